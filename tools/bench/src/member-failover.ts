@@ -23,6 +23,11 @@ const { values, positionals } = parseArgs({
 const AGENTS = Number(positionals[0] ?? 5_000);
 const COORDINATORS = Number(values.coordinators);
 const ROUNDS = Number(values.rounds);
+/**
+ * Agents of one process. Real agents have cores of their own; here few processes share the cores of
+ * this machine with the coordinators, so that they take no more than their part.
+ */
+const AGENTS_PER_PROCESS = 2_500;
 /** Time within which all agents must be back after the loss of the leader, seconds. */
 const RETURN_LIMIT_S = 60;
 /** Time between two reads of the number of connected agents, milliseconds. */
@@ -121,7 +126,7 @@ const cluster = await ReplicatedCluster.start({
   agents: 0,
   tls: 'off',
 });
-const agents = new AgentProcesses(AGENTS);
+const agents = new AgentProcesses(AGENTS, AGENTS_PER_PROCESS);
 try {
   const startedAt = systemClock.now();
   const coordinator = cluster.coordinators.map(({ url }) => url).join(',');

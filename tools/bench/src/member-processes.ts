@@ -5,8 +5,6 @@ import { definedFields } from '@cloudless/base';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 import { readCpuSeconds } from './process-figures.js';
 
-const AGENTS_PER_PROCESS = 500;
-
 /**
  * The processes of the agents. On real machines, the start of one agent does not delay the pings of
  * others; here the processes take turns on the cores, and only the agents of one process share an
@@ -15,8 +13,12 @@ const AGENTS_PER_PROCESS = 500;
 export class AgentProcesses {
   private readonly processes: readonly ChildProcess[];
 
-  constructor(private readonly agentCount: number) {
-    this.processes = Array.from({ length: Math.ceil(agentCount / AGENTS_PER_PROCESS) }, () =>
+  /** @param perProcess - Agents of one process. */
+  constructor(
+    private readonly agentCount: number,
+    private readonly perProcess = 500,
+  ) {
+    this.processes = Array.from({ length: Math.ceil(agentCount / perProcess) }, () =>
       fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)), {
         execArgv: ['--import', 'tsx', '--conditions=@cloudless/source'],
       }),
@@ -37,8 +39,8 @@ export class AgentProcesses {
     { joinToken, paced = false }: { readonly joinToken?: string; readonly paced?: boolean },
   ): Promise<void> {
     for (const [index, child] of this.processes.entries()) {
-      const first = index * AGENTS_PER_PROCESS;
-      const count = Math.min(AGENTS_PER_PROCESS, this.agentCount - first);
+      const first = index * this.perProcess;
+      const count = Math.min(this.perProcess, this.agentCount - first);
       const options = { paced, ...definedFields({ joinToken }) };
       await sendCommand(child, { kind: 'start', coordinator, first, count, ...options }, 'started');
     }
@@ -48,9 +50,7 @@ export class AgentProcesses {
   async fail(indexes: readonly number[], failure: 'reset' | 'silence'): Promise<number> {
     const reports = await Promise.all(
       this.processes.map((child, number) => {
-        const failing = indexes.filter(
-          (index) => Math.floor(index / AGENTS_PER_PROCESS) === number,
-        );
+        const failing = indexes.filter((index) => Math.floor(index / this.perProcess) === number);
         return sendCommand(child, { kind: 'fail', agents: failing, failure }, 'failed');
       }),
     );

@@ -69,6 +69,8 @@ export function toHello(
     readonly bootId: string;
     readonly capabilities: readonly string[];
     readonly conditions: readonly Condition[];
+    /** Epoch of the leader that this agent does not reach; 0: none. */
+    readonly unreachableEpoch: bigint;
   },
 ): Hello {
   return create(HelloSchema, {
@@ -78,6 +80,7 @@ export function toHello(
     instanceId: identity.instanceId,
     clusterId: identity.clusterId ?? '',
     bootId: state.bootId,
+    unreachableEpoch: state.unreachableEpoch,
     highestEpoch: identity.highestEpoch,
     region: node.region,
     zone: node.zone,

@@ -3,9 +3,10 @@ import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
 const A = 'https://10.0.0.1:8080';
 const B = 'https://10.0.0.2:8080';
 const C = 'https://10.0.0.3:8080';
-const failed = { hadSession: false, isSilent: false, nowMs: 0 };
-const ended = { hadSession: true, isSilent: false, nowMs: 0 };
-const silent = { hadSession: true, isSilent: true, nowMs: 0, epoch: 7n };
+const failed = { hadSession: false, isSilent: false, isUnreachable: false, nowMs: 0 };
+const ended = { ...failed, hadSession: true };
+const silent = { ...ended, isSilent: true, epoch: 7n };
+const unreachable = { ...failed, isUnreachable: true };
 const leads = (address: string, epoch = 7n, nowMs = 0) => ({
   ...failed,
   nowMs,
@@ -19,6 +20,12 @@ describe('CoordinatorDirectory', () => {
     const dials = [failed, failed, failed].map((outcome) => directory.next(outcome));
     expect(dials.map(({ address }) => address)).toEqual([B, C, A]);
     expect(dials.map(({ hasTriedAll }) => hasTriedAll)).toEqual([false, false, true]);
+  });
+
+  it('dials the addresses in the other order when it is reversed', () => {
+    const directory = new CoordinatorDirectory([A, B, C], [], true);
+    const dials = [failed, failed, failed].map((outcome) => directory.next(outcome).address);
+    expect([A, ...dials]).toEqual([A, C, B, A]);
   });
 
   it('dials the same coordinator again after a session, which may only restart', () => {
@@ -86,6 +93,26 @@ describe('CoordinatorDirectory', () => {
     });
   });
 
+  it('gives silent coordinators their full time when none answers: they are busy', () => {
+    const directory = new CoordinatorDirectory([A, B]);
+    directory.next(silent);
+    const next = directory.next({ ...failed, isSilent: true });
+    expect(next).toMatchObject({ address: A, wasSilent: false });
+  });
+
+  it('does not dial a named leader that was silent once more in its turn', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    expect(directory.next(leads(B)).address).toBe(B);
+    expect(directory.next({ ...failed, isSilent: true }).address).toBe(C);
+  });
+
+  it('reports the loss of the leader once, with the attempt that has shown it', () => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    const outcomes = [{ ...ended, epoch: 7n }, unreachable, unreachable, failed, unreachable];
+    const losses = outcomes.map((outcome) => directory.next(outcome).hasLostLeader);
+    expect(losses).toEqual([false, true, false, false, false]);
+  });
+
   it('stops following coordinators that name each other', () => {
     const directory = new CoordinatorDirectory([A, B, C]);
     const dials = [B, A, B, A].map((address) => directory.next(leads(address)));
@@ -115,6 +142,21 @@ describe('CoordinatorDirectory', () => {
     expect(
       new CoordinatorDirectory(['http://127.0.0.1:8080'], [{ id: 'x', address }]).isSingle,
     ).toBe(!isFollowed);
+  });
+
+  it.each([
+    ['after its session, whose coordinator may only restart', [{ ...ended, epoch: 7n }], 0n],
+    ['after a failed dial of that leader', [{ ...ended, epoch: 7n }, unreachable], 7n],
+    ['after a session that was silent', [silent], 7n],
+    ['after a failed dial of another coordinator', [silent, unreachable], 7n],
+    ['after a failed dial of a leader that was named', [leads(C, 9n), unreachable], 9n],
+    ['after an answer of that leader', [silent, failed, failed, failed], 0n],
+    ['after a session with the next leader', [silent, { ...ended, epoch: 8n }], 0n],
+    ['before any session', [unreachable, unreachable, unreachable], 0n],
+  ])('tells which leader the agent does not reach: %s', (_name, outcomes, epoch) => {
+    const directory = new CoordinatorDirectory([A, B, C]);
+    for (const outcome of outcomes) directory.next(outcome);
+    expect(directory.unreachableEpoch).toBe(epoch);
   });
 
   it('dials the coordinators that the cluster has named after the configured ones', () => {

@@ -23,6 +23,8 @@ export interface DialOutcome {
   readonly hadSession: boolean;
   /** True when the coordinator did not answer: it may be gone with its machine. */
   readonly isSilent: boolean;
+  /** True when no connection to the coordinator was opened. */
+  readonly isUnreachable: boolean;
   /** Monotonic time at the end, milliseconds. */
   readonly nowMs: number;
   /** Epoch of the session, if there was one. */
@@ -43,8 +45,10 @@ export interface NextDial {
   readonly address: string;
   /** A coordinator named this address as that of the leader: the agent dials at once. */
   readonly isRedirect: boolean;
-  /** The coordinator at this address did not answer a moment ago. */
+  /** The coordinator at this address did not answer a moment ago, and others are left to dial. */
   readonly wasSilent: boolean;
+  /** The leader was lost with this attempt: the coordinators that are left elect another one. */
+  readonly hasLostLeader: boolean;
   /** True when no address is left that was not tried since the last session. */
   readonly hasTriedAll: boolean;
 }
@@ -63,6 +67,9 @@ export class CoordinatorDirectory {
   private redirects = 0;
   /** Epoch in which the coordinator at {@link address} was named as the leader. */
   private namedEpoch: bigint | undefined;
+  /** The leader of the newest session, or the newest one that was named. */
+  private leader: NamedLeader | undefined;
+  private unreachable = 0n;
   /** When a coordinator did not answer, and the epoch of that attempt, by address. */
   private readonly silences = new Map<
     string,
@@ -70,16 +77,22 @@ export class CoordinatorDirectory {
   >();
   /** Failed attempts since the last session, without those at a named leader. */
   private failures = 0;
+  /** Attempts without an answer since the newest attempt with one. */
+  private unanswered = 0;
   /** True while the agent dials a leader that a coordinator has named. */
   private isRedirected = false;
 
   /**
    * @param configured - Base addresses, at least one, all with the same scheme.
    * @param known - What {@link mergeKnown} has returned last.
+   * @param isReversed - True: goes through the addresses from the first to the last, to the one before
+   *   the last, and so on. When agents with the same addresses lose their leader, half of them should
+   *   do so, so that they do not all dial the same coordinator.
    */
   constructor(
     private readonly configured: readonly string[],
     known: readonly StoredCoordinator[] = [],
+    private readonly isReversed = false,
   ) {
     this.addresses = this.list(known);
     this.position = this.addresses[0] ?? '';
@@ -96,13 +109,23 @@ export class CoordinatorDirectory {
     return this.addresses.length === 1;
   }
 
+  /**
+   * Epoch of the leader that the agent does not reach, since the newest dial of its address failed; 0:
+   * there is none.
+   */
+  get unreachableEpoch(): bigint {
+    return this.unreachable;
+  }
+
   /** Uses the addresses of known coordinators from the next attempt on. */
   setKnown(known: readonly StoredCoordinator[]): void {
     this.addresses = this.list(known);
   }
 
   /** Returns the next address after an attempt. */
-  next({ hadSession, isSilent, nowMs, epoch, leader }: DialOutcome): NextDial {
+  next(outcome: DialOutcome): NextDial {
+    const { hadSession, isSilent, nowMs, epoch, leader } = outcome;
+    const hasLostLeader = this.noteReach(outcome);
     if (hadSession) {
       this.redirects = 0;
       this.failures = 0;
@@ -110,30 +133,56 @@ export class CoordinatorDirectory {
     } else if (!this.isRedirected) this.failures += 1;
     for (const [address, { atMs }] of this.silences)
       if (nowMs - atMs >= SILENCE_MS) this.silences.delete(address);
+    this.unanswered = isSilent || outcome.isUnreachable ? this.unanswered + 1 : 0;
     if (isSilent) this.silences.set(this.address, { atMs: nowMs, epoch: epoch ?? this.namedEpoch });
     this.namedEpoch = undefined;
     if (leader !== undefined && this.mayFollow(leader)) {
       this.redirects += 1;
       this.address = leader.address;
       this.namedEpoch = leader.epoch;
+      this.leader = leader;
       this.isRedirected = true;
-      return { address: this.address, isRedirect: true, wasSilent: false, hasTriedAll: false };
+      return {
+        address: this.address,
+        isRedirect: true,
+        ...{ wasSilent: false, hasLostLeader: false, hasTriedAll: false },
+      };
     }
+    const wasRedirected = this.isRedirected;
     this.isRedirected = false;
     // After a session: a restarted coordinator answers at the same address.
-    if (!hadSession || isSilent) this.advance();
+    if (!hadSession || isSilent) this.advance(wasRedirected && isSilent ? this.address : undefined);
     const isRoundOver = this.failures > 0 && this.failures % this.addresses.length === 0;
     const hasTriedAll = hadSession || isRoundOver;
     if (hasTriedAll) this.redirects = 0;
-    const wasSilent = this.silences.has(this.address);
-    return { address: this.address, isRedirect: false, wasSilent, hasTriedAll };
+    // When none of the coordinators answers, they are busy rather than gone.
+    const wasSilent = this.unanswered < this.addresses.length && this.silences.has(this.address);
+    return { address: this.address, isRedirect: false, wasSilent, hasLostLeader, hasTriedAll };
   }
 
-  /** Goes on with the round, also after a named leader that is gone. */
-  private advance(): void {
-    const index = this.addresses.indexOf(this.position);
-    this.position = this.addresses[(index + 1) % this.addresses.length] ?? this.position;
+  /**
+   * Records whether the agent reaches the leader of {@link leader}.
+   * @returns True when the agent has just learnt that it does not, without a long wait: the other
+   *   coordinators have not elected another leader yet.
+   */
+  private noteReach({ hadSession, isSilent, isUnreachable, epoch }: DialOutcome): boolean {
+    if (hadSession) this.leader = { address: this.address, epoch };
+    if (this.leader?.address !== this.address) return false;
+    const before = this.unreachable;
+    this.unreachable = isSilent || isUnreachable ? (this.leader.epoch ?? 0n) : 0n;
+    return this.unreachable > before && !isSilent;
+  }
+
+  /**
+   * Goes on with the round, also after a named leader that is gone.
+   * @param except - An address that is left out if there is another one.
+   */
+  private advance(except: string | undefined): void {
+    const count = this.addresses.length;
+    const index = this.addresses.indexOf(this.position) + (this.isReversed ? count - 1 : 1);
+    this.position = this.addresses[index % count] ?? this.position;
     this.address = this.position;
+    if (this.address === except && count > 1) this.advance(undefined);
   }
 
   /**

@@ -3,18 +3,29 @@ import { readLeaderHint } from '@cloudless/api';
 import type { NamedLeader } from './coordinator-directory.js';
 
 /**
- * Time after which the agent leaves a coordinator that does not answer, milliseconds: from the dial
- * to the open connection, and again from there to the Welcome. A single coordinator, or one that was
- * named as the leader, has as much time as the admission of thousands of agents takes: dialling again
- * meanwhile would only add load. A coordinator that has just been silent must open the connection
- * quickly: meanwhile the lease of this node runs at a new leader.
+ * Time after which the agent leaves a silent coordinator, milliseconds: from the TCP connection to the
+ * open connection, and again from there between two answers to pings until the Welcome. A single
+ * coordinator, or one that was named as the leader, has as much time as the admission of thousands of
+ * agents takes: dialling again meanwhile would only add load.
  */
-const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 60_000, ofSilent: 1_000 };
+const SILENCE_MS = { ofSeveral: 10_000, ofOnlyOne: 60_000 };
 /**
- * Time that a coordinator which was named as the leader has to accept the TCP connection,
- * milliseconds: its machine may be gone although others still name it.
+ * Time to the TCP connection, milliseconds. The machine of a coordinator may be gone, also of one that
+ * was named as the leader. A coordinator that has just been silent must accept the connection quickly:
+ * meanwhile the lease of this node runs at a new leader.
  */
-const REACH_TIMEOUT_MS = 5_000;
+const REACH_MS = { ofSeveral: 5_000, ofSilent: 1_000 };
+/**
+ * The agents of a large cluster wait longer for a silent coordinator, which may have to look at all
+ * their connections: this many times the longest pause between two dials, which the coordinator
+ * computes from its time to admit all agents.
+ */
+const PAUSES_OF_SILENCE = 5;
+/**
+ * Time to the Welcome of a coordinator that answers pings, milliseconds. While no coordinator leads,
+ * the others let agents wait for a few seconds; thousands of agents wait longer for their turn.
+ */
+const WELCOME_TIMEOUT_MS = { ofSeveral: 20_000, ofOnlyOne: 60_000 };
 
 /** An attempt to get a session, and its progress. */
 export interface DialAttempt {
@@ -23,8 +34,10 @@ export interface DialAttempt {
   readonly reachMs: number;
   /** Time from the TCP connection to the open connection, milliseconds. */
   readonly openMs: number;
+  /** Time without an answer to a ping on the open connection until the Welcome, milliseconds. */
+  readonly silenceMs: number;
   /** Time from the open connection to the Welcome, milliseconds. */
-  readonly answerMs: number;
+  readonly welcomeMs: number;
   /** Epoch of the Welcome. */
   epoch?: bigint;
   welcomed: boolean;
@@ -33,13 +46,15 @@ export interface DialAttempt {
   silent: boolean;
   /** True when the machine at the address has accepted the TCP connection. */
   reached: boolean;
+  /** True when the connection was open. */
+  opened: boolean;
 }
 
 /**
  * Returns a new attempt.
  * @param dial - `isRedirect`: another coordinator named this address as that of the leader.
  *   `wasSilent`: the coordinator did not answer a moment ago. `isSingle`: there is no other address.
- *   `busyRounds`: as {@link BusyRounds.count}.
+ *   `busyRounds`: as {@link BusyRounds.count}. `maxPauseMs`: as {@link ReconnectBackoff.maxPauseMs}.
  */
 export function createAttempt(
   address: string,
@@ -48,10 +63,11 @@ export function createAttempt(
     readonly wasSilent: boolean;
     readonly isSingle: boolean;
     readonly busyRounds: number;
+    readonly maxPauseMs: number;
   },
 ): DialAttempt {
-  const progress = { welcomed: false, admitted: false, silent: false, reached: false };
-  return { address, ...chooseTimeouts(dial), ...progress };
+  const progress = { welcomed: false, admitted: false, silent: false };
+  return { address, ...chooseTimeouts(dial), ...progress, reached: false, opened: false };
 }
 
 function chooseTimeouts({
@@ -59,27 +75,40 @@ function chooseTimeouts({
   wasSilent,
   isSingle,
   busyRounds,
-}: Parameters<typeof createAttempt>[1]): Pick<DialAttempt, 'reachMs' | 'openMs' | 'answerMs'> {
-  const { ofSeveral, ofOnlyOne, ofSilent } = ANSWER_TIMEOUT_MS;
-  if (isSingle) return { reachMs: ofOnlyOne, openMs: ofOnlyOne, answerMs: ofOnlyOne };
-  if (isRedirect) return { reachMs: REACH_TIMEOUT_MS, openMs: ofOnlyOne, answerMs: ofOnlyOne };
-  const reachMs = wasSilent ? ofSilent : ofSeveral;
-  if (busyRounds === 0) return { reachMs, openMs: reachMs, answerMs: ofSeveral };
-  const patienceMs = Math.min(ofOnlyOne, ofSeveral * 2 ** busyRounds);
-  return { reachMs, openMs: patienceMs, answerMs: patienceMs };
+  maxPauseMs,
+}: Parameters<typeof createAttempt>[1]): Timeouts {
+  const { ofSeveral, ofOnlyOne } = SILENCE_MS;
+  if (isSingle || isRedirect)
+    return {
+      reachMs: isSingle ? ofOnlyOne : REACH_MS.ofSeveral,
+      openMs: ofOnlyOne,
+      silenceMs: ofOnlyOne,
+      welcomeMs: WELCOME_TIMEOUT_MS.ofOnlyOne,
+    };
+  const firstMs = Math.max(ofSeveral, PAUSES_OF_SILENCE * maxPauseMs);
+  const silenceMs = Math.min(ofOnlyOne, firstMs * 2 ** busyRounds);
+  return {
+    reachMs: wasSilent ? REACH_MS.ofSilent : REACH_MS.ofSeveral,
+    openMs: silenceMs,
+    silenceMs,
+    welcomeMs: Math.max(WELCOME_TIMEOUT_MS.ofSeveral, silenceMs),
+  };
 }
 
+type Timeouts = Pick<DialAttempt, 'reachMs' | 'openMs' | 'silenceMs' | 'welcomeMs'>;
+
 /**
- * Counts the rounds over all coordinators in which each of them accepted the TCP connection and none
+ * Counts the rounds over all coordinators in which at least one accepted the TCP connection, and none
  * answered in time: they are alive and have too much to do, as when thousands of agents dial at the
  * same moment. An agent that leaves such a coordinator leaves a connection behind that the coordinator
  * still has to look at, so each such round doubles the time that an agent waits.
  */
 export class BusyRounds {
   private rounds = 0;
-  private isBusy = true;
+  private isBusy = false;
+  private hasAnswer = false;
 
-  /** Number of such rounds since the last session, or since a round of another kind. */
+  /** Number of such rounds since the last session, or since a coordinator answered. */
   get count(): number {
     return this.rounds;
   }
@@ -92,11 +121,13 @@ export class BusyRounds {
     { welcomed, silent, reached }: Pick<DialAttempt, 'welcomed' | 'silent' | 'reached'>,
     isRoundOver: boolean,
   ): void {
-    this.isBusy &&= silent && reached && !welcomed;
-    if (!this.isBusy) this.rounds = 0;
+    this.isBusy ||= silent && reached && !welcomed;
+    this.hasAnswer ||= welcomed || (reached && !silent);
+    if (this.hasAnswer) this.rounds = 0;
     if (!isRoundOver) return;
-    if (this.isBusy) this.rounds += 1;
-    this.isBusy = true;
+    if (this.isBusy && !this.hasAnswer) this.rounds += 1;
+    this.isBusy = false;
+    this.hasAnswer = false;
   }
 }
 
@@ -107,7 +138,16 @@ export function readNamedLeader(failure: unknown): NamedLeader | undefined {
   return { address, epoch: epoch !== undefined && /^\d+$/.test(epoch) ? BigInt(epoch) : undefined };
 }
 
-/** Reports a coordinator that does not answer. */
+/**
+ * Interval at which {@link AnswerTimer} looks at the clock, milliseconds: it notices when the event
+ * loop stands still for longer.
+ */
+const LOOK_MS = 500;
+
+/**
+ * Reports a coordinator that does not answer. The time for which the event loop of this agent stood
+ * still does not count: no answer could be received.
+ */
 export class AnswerTimer {
   private timer: Timer | undefined;
   private isEnded = false;
@@ -121,10 +161,7 @@ export class AnswerTimer {
   /** Begins a new limit. Has no effect after {@link cancel}. */
   restart(limitMs: number): void {
     this.timer?.cancel();
-    if (this.isEnded) return;
-    this.timer = this.clock.setTimer(limitMs, () =>
-      this.onSilent(new CloudlessError('unavailable', `no answer within ${limitMs} ms`)),
-    );
+    if (!this.isEnded) this.wait(limitMs, limitMs);
   }
 
   /** Ends the timer. */
@@ -132,10 +169,27 @@ export class AnswerTimer {
     this.isEnded = true;
     this.timer?.cancel();
   }
+
+  private wait(leftMs: number, limitMs: number): void {
+    const stepMs = Math.min(leftMs, LOOK_MS);
+    this.timer = this.clock.setTimer(stepMs, () => {
+      if (leftMs > stepMs) this.wait(leftMs - stepMs, limitMs);
+      else this.onSilent(new CloudlessError('unavailable', `no answer within ${limitMs} ms`));
+    });
+  }
 }
 
 /** Records that the machine has accepted the TCP connection, and begins the time for the rest. */
 export function noteReached(attempt: DialAttempt, timer: AnswerTimer): void {
   attempt.reached = true;
   timer.restart(attempt.openMs);
+}
+
+/**
+ * Records that the connection is open, and begins the time to the Welcome. The open connection is an
+ * answer, for which the agent may have waited behind thousands of others.
+ */
+export function noteOpened(attempt: DialAttempt, timer: AnswerTimer): void {
+  attempt.opened = true;
+  timer.restart(attempt.welcomeMs);
 }

@@ -49,6 +49,19 @@ export class ReconnectBackoff {
     return backoffDelayMs(policy, this.failures, this.random);
   }
 
+  /** Longest delay between two dials, milliseconds; the coordinator sets it by its agents. */
+  get maxPauseMs(): number {
+    return this.maxMs;
+  }
+
+  /**
+   * Returns the delay before the first dial of another coordinator after the loss of the leader,
+   * milliseconds. The others elect the next leader meanwhile, and all other agents dial as well.
+   */
+  delayAfterLeaderLoss(): number {
+    return this.maxMs * this.random.next();
+  }
+
   /**
    * Returns the delay before the next address of a round, or before the leader that another
    * coordinator has named, milliseconds: the agent has waited before the round.

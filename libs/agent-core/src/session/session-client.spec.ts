@@ -250,6 +250,44 @@ describe('SessionClient', () => {
     expect(testBed.agent.connected).toBe(true);
   });
 
+  it('waits 20 s for the Welcome of a coordinator that answers pings, before it dials another', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.sendsWelcome = false;
+    await testBed.start();
+    await clock.advance(19_900);
+    expect(coordinator.dials).toEqual(['http://a']);
+    await clock.advance(200);
+    expect(coordinator.dials).toEqual(['http://a', 'http://b']);
+  });
+
+  it('leaves a coordinator that sends no Welcome and answers no ping after 10 s', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.sendsWelcome = false;
+    coordinator.answersPings = false;
+    await testBed.start();
+    await clock.advance(9_900);
+    expect(coordinator.dials).toEqual(['http://a']);
+    await clock.advance(200);
+    expect(coordinator.dials).toEqual(['http://a', 'http://b']);
+  });
+
+  it('tells other coordinators which leader it does not reach', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    coordinator.epoch = 7n;
+    await testBed.start();
+    coordinator.isGone = (address) => address === 'http://a';
+    coordinator.dropConnections();
+    await clock.advance(10_000);
+    expect(coordinator.dials).toEqual(['http://a', 'http://a', 'http://b']);
+    expect(coordinator.hellos.map(({ unreachableEpoch }) => unreachableEpoch)).toEqual([0n, 7n]);
+  });
+
   it('waits longer in each round in which every machine accepts the connection and none answers', async () => {
     const testBed = new AgentTestBed();
     const { clock, coordinator } = testBed;
@@ -258,12 +296,12 @@ describe('SessionClient', () => {
     coordinator.beforeConnect = () =>
       new Promise((resolve) => clock.setTimer(latencyMs, () => resolve()));
     await testBed.start();
-    // 5 s for each address, then 10, then 20 s, and less than a second between two rounds.
-    await clock.advance(32_000);
+    // 10 s for each address, then 20, then 40 s, and less than a second between two rounds.
+    await clock.advance(62_000);
     const round = ['http://a', 'http://b'];
     expect(coordinator.dials).toEqual([...round, ...round, 'http://a']);
-    latencyMs = 15_000;
-    await clock.advance(36_000);
+    latencyMs = 30_000;
+    await clock.advance(72_000);
     expect(testBed.agent.connected).toBe(true);
   });
 
@@ -319,7 +357,7 @@ describe('SessionClient', () => {
     expect(testBed.agent.connected).toBe(true);
     testBed.coordinator.reachable = false;
     testBed.coordinator.dropConnections();
-    await testBed.clock.advance(200);
+    await testBed.clock.advance(1_300);
     expect(testBed.coordinator.dials).toContain('https://b');
   });
 

@@ -8,20 +8,13 @@ import {
   type Welcome,
 } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
-import { CoordinatorDirectory, mergeKnown } from './coordinator-directory.js';
+import { mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorConnection, FileCalls } from './coordinator-transport.js';
-import {
-  AnswerTimer,
-  BusyRounds,
-  createAttempt,
-  noteReached,
-  readNamedLeader,
-  type DialAttempt,
-} from './dial-attempt.js';
+import { AnswerTimer, noteOpened, noteReached, type DialAttempt } from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
 import { PingMonitor } from './ping-monitor.js';
-import { ReconnectBackoff } from './reconnect-backoff.js';
+import { SessionDials } from './session-dials.js';
 import { SessionFailureLog } from './session-failure-log.js';
 import type { SessionClientOptions } from './session-client-options.js';
 import { SessionOutbox, type Departure } from './session-outbox.js';
@@ -43,15 +36,11 @@ export class SessionClient {
   private departure: Departure = { reason: 'the agent is stopping', replicasContinue: true };
   /** Ends the current session; the next session begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
-  private readonly backoff: ReconnectBackoff;
-  private readonly directory: CoordinatorDirectory;
+  private readonly dials: SessionDials;
 
   constructor(private readonly options: SessionClientOptions) {
-    this.directory = new CoordinatorDirectory(
-      options.addresses,
-      options.identity.current.coordinators,
-    );
-    this.backoff = new ReconnectBackoff(options.random);
+    const { addresses, identity, random } = options;
+    this.dials = new SessionDials(addresses, identity.current.coordinators, random);
     this.failureLog = new SessionFailureLog(options.log);
     this.orders = new OrderIntake(options.replicas, options.log);
   }
@@ -88,15 +77,10 @@ export class SessionClient {
 
   /** Opens sessions until `signal` is aborted, then sends Goodbye. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock } = this.options;
-    let address = this.directory.current;
-    let isRedirect = false;
-    let wasSilent = false;
-    const busy = new BusyRounds();
+    const { clock, certificates } = this.options;
     while (!signal.aborted) {
-      const { isSingle } = this.directory;
-      const { count: busyRounds } = busy;
-      const attempt = createAttempt(address, { isRedirect, wasSilent, isSingle, busyRounds });
+      const attempt = this.dials.begin();
+      const { address } = attempt;
       let refusedDelayMs: number | undefined;
       let failure: unknown;
       try {
@@ -108,36 +92,14 @@ export class SessionClient {
           );
       } catch (reason) {
         failure = reason;
-        const advice = this.options.certificates?.noteFailure(reason);
+        const advice = certificates?.noteFailure(reason);
         refusedDelayMs = advice?.maxDelayMs;
         if (!signal.aborted && advice?.isHandled !== true)
           this.failureLog.logFailure(address, reason, advice?.remedy);
       }
-      const next = this.directory.next({
-        hadSession: attempt.welcomed,
-        isSilent: attempt.silent,
-        nowMs: clock.now(),
-        epoch: attempt.epoch,
-        leader: readNamedLeader(failure),
-      });
-      ({ address, isRedirect, wasSilent } = next);
-      busy.add(attempt, next.hasTriedAll);
-      // Another coordinator may accept the agent.
-      if (!next.hasTriedAll) refusedDelayMs = undefined;
-      // A pause follows a round over all addresses: the lease of the node at a new leader runs. After
-      // a session all other agents dial as well, also when they know the leader.
-      const delayMs =
-        !attempt.welcomed && (isRedirect || !next.hasTriedAll)
-          ? this.backoff.delayBetweenAddresses()
-          : this.chooseDelay(attempt.welcomed, refusedDelayMs);
+      const delayMs = this.dials.end(attempt, { failure, refusedDelayMs, nowMs: clock.now() });
       await sleep(clock, delayMs, signal).catch(() => undefined);
     }
-  }
-
-  /** @param refusedDelayMs - Set when the coordinators refuse this agent. */
-  private chooseDelay(welcomed: boolean, refusedDelayMs: number | undefined): number {
-    if (refusedDelayMs !== undefined) return this.backoff.delayAfterRefusal(refusedDelayMs);
-    return welcomed ? this.backoff.delayAfterSession() : this.backoff.delayAfterFailure();
   }
 
   /**
@@ -147,7 +109,7 @@ export class SessionClient {
    */
   private async runSession(attempt: DialAttempt, signal: AbortSignal): Promise<void> {
     const { transport, clock, replicas } = this.options;
-    const { address, reachMs, answerMs } = attempt;
+    const { address, reachMs, silenceMs } = attempt;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -190,15 +152,14 @@ export class SessionClient {
       const onReached = (): void => noteReached(attempt, answerTimer);
       const open = await transport.connect(address, dialing.signal, onReached);
       connection = open;
+      noteOpened(attempt, answerTimer);
       if (failure !== undefined) throw failure;
-      // The connection is an answer, for which the agent may have waited behind thousands of others.
-      answerTimer.restart(answerMs);
       detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
       pingMonitor = new PingMonitor(
         open,
         clock,
-        { ...DEFAULT_TIMES, leaseMs: answerMs },
+        { ...DEFAULT_TIMES, leaseMs: silenceMs },
         (reason, isSilent) => {
           attempt.silent ||= isSilent;
           abortSession(reason);
@@ -258,6 +219,7 @@ export class SessionClient {
         bootId,
         capabilities: capabilities(),
         conditions: nodeMonitor.conditions,
+        unreachableEpoch: this.dials.unreachableEpoch,
       }),
     };
     for (const value of toInventory(replicas.listReports())) yield { case: 'inventory', value };
@@ -327,7 +289,7 @@ export class SessionClient {
     }
     await identity.raiseEpoch(epoch);
     pingMonitor.setTimes(toPingTimes(welcome));
-    this.backoff.applyWelcome(welcome);
+    this.dials.applyWelcome(welcome);
     this.outbox = outbox;
     this.failureLog.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
@@ -377,7 +339,7 @@ export class SessionClient {
 
   private async learnCoordinators({ coordinators }: KnownCoordinators): Promise<void> {
     const { identity, log } = this.options;
-    this.directory.setKnown(mergeKnown(identity.current.coordinators ?? [], coordinators));
+    this.dials.setKnown(mergeKnown(identity.current.coordinators ?? [], coordinators));
     await identity
       .learnCoordinators(coordinators)
       .catch((reason: unknown) => log.warn('coordinators not stored', errorFields(reason)));

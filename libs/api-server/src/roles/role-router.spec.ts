@@ -1,7 +1,6 @@
 import { create, toBinary } from '@bufbuild/protobuf';
-import { Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
+import { Code, ConnectError, type Transport } from '@connectrpc/connect';
 import {
-  CoordinatorService,
   createCoordinatorClient,
   fromConnectError,
   readErrorDetails,
@@ -122,25 +121,6 @@ describe('a coordinator that follows', () => {
     await bed.clock.advance(100);
     follower.router.serve({ role: 'leader', calls: bed.api.calls });
     expect((await run(call)).name).toBe('web');
-  });
-
-  it('refuses the session of an agent, and names the leader', async () => {
-    const agent = createClient(CoordinatorService, follower.transport);
-    const session = agent.session((async function* () {})())[Symbol.asyncIterator]();
-    const reason = await session.next().catch((error: unknown) => error);
-    expect(fromConnectError(reason).message).toBe(
-      'the streams of agents are served by the leader http://c1; call the leader',
-    );
-    expect(readLeaderHint(reason)).toEqual({ address: 'http://c1', id: 'c1', epoch: '1' });
-  });
-
-  it('names no leader when its view is older than the lease of a leader', async () => {
-    Object.defineProperty(follower.state, 'viewAgeMs', { value: 2_001 });
-    const agent = createClient(CoordinatorService, follower.transport);
-    const session = agent.session((async function* () {})())[Symbol.asyncIterator]();
-    const reason = await session.next().catch((error: unknown) => error);
-    expect(fromConnectError(reason).message).toBe('no coordinator leads at the moment; retry');
-    expect(readLeaderHint(reason)).toEqual({});
   });
 
   it('names no leader of an old view to a call that does not reach that leader', async () => {

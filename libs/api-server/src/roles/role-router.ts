@@ -1,6 +1,6 @@
 import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext, ServiceImpl } from '@connectrpc/connect';
-import { CoordinatorService } from '@cloudless/api';
+import { CoordinatorService, type AgentMessage } from '@cloudless/api';
 import { CloudlessError, type Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { CallAccess, type AccessDeps } from '../access/call-access.js';
@@ -8,6 +8,7 @@ import { guardService } from '../routes/service-guard.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
+import { HeldSessions, readUnreachableEpoch, withFirst } from './held-sessions.js';
 import { ChangeSignal, type KnownLeader } from './leader-directory.js';
 import { LeaderForwarder, isReadMethod, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
@@ -37,6 +38,7 @@ const REVISION_HEADER = 'cloudless-revision';
 export class RoleRouter {
   private readonly access: CallAccess;
   private readonly forwarder: LeaderForwarder;
+  private readonly heldSessions: HeldSessions;
   private part: RolePart | undefined;
   private streams = new EndableStreams();
   private isHolding = false;
@@ -50,6 +52,14 @@ export class RoleRouter {
   constructor(private readonly deps: RoleRouterDeps) {
     this.access = new CallAccess(deps);
     this.forwarder = new LeaderForwarder(deps);
+    this.heldSessions = new HeldSessions({
+      clock: deps.clock,
+      waitForChange: (timeoutMs, signal) => this.forwarder.waitForChange(timeoutMs, signal),
+      sleep: (delayMs, signal) => this.forwarder.sleep(delayMs, signal),
+      isLeading: () => this.leading !== undefined,
+      namedLeader: () => this.namedLeader,
+      isCutOff: () => this.isCutOff,
+    });
     this.watchAge();
   }
 
@@ -96,8 +106,12 @@ export class RoleRouter {
    * that dials a leader of the past loses time that a node does not have.
    */
   private get namedLeader(): KnownLeader | undefined {
-    const { state, leaders } = this.deps;
-    return state.viewAgeMs > MAX_LEADER_AGE_MS ? undefined : leaders.leader();
+    return this.isCutOff ? undefined : this.deps.leaders.leader();
+  }
+
+  /** True while the view is so old that the leader that it shows may have lost its lease. */
+  private get isCutOff(): boolean {
+    return this.deps.state.viewAgeMs > MAX_LEADER_AGE_MS;
   }
 
   /** The handlers of the leader, while this coordinator leads and holds no calls. */
@@ -124,6 +138,8 @@ export class RoleRouter {
       const part = isRead && (!isStale || method === SERVER_INFO) ? this.part : this.leading;
       if (part !== undefined) return this.serveHere(part, method, request, context);
       if (mustLead) return this.refuseForwarded(method, request, context);
+      if (method === SESSION)
+        return this.holdSession(request as AsyncIterable<AgentMessage>, context);
       if (servedBy === 'leaderDirectly')
         throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
       const takeOver = (): { readonly response: unknown } | undefined => {
@@ -140,6 +156,25 @@ export class RoleRouter {
             .then((response) => this.showChange(response, context))
         : this.forwarder.forwardStream(method as never, request, context, takeOver, options);
     };
+  }
+
+  /**
+   * Lets an agent wait while no coordinator leads that the agent reaches, and then serves the session
+   * as the leader, or refuses the session with the address of the leader.
+   */
+  private async *holdSession(
+    messages: AsyncIterable<AgentMessage>,
+    context: HandlerContext,
+  ): AsyncGenerator<unknown> {
+    const incoming = messages[Symbol.asyncIterator]();
+    const first = await incoming.next();
+    await this.heldSessions.hold(readUnreachableEpoch(first), context.signal);
+    context.signal.throwIfAborted();
+    const { leading } = this;
+    if (leading === undefined)
+      throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
+    const all = withFirst(first, incoming);
+    yield* this.serveHere(leading, SESSION, all, context) as AsyncIterable<unknown>;
   }
 
   /**
@@ -194,6 +229,7 @@ export class RoleRouter {
   /** Ends the streams of the handlers of this coordinator when its view becomes too old for them. */
   private watchAge(): void {
     this.ageTimer = this.deps.clock.setTimer(AGE_CHECK_MS, () => {
+      if (this.isCutOff) this.forwarder.wake();
       if (this.isStale && this.streams.isUsed) {
         const { streams } = this;
         this.streams = new EndableStreams();
@@ -278,6 +314,7 @@ const AGE_CHECK_MS = 500;
 const STALE_HOLD_MS = 1_000;
 /** Names the coordinators to clients, who need them most while one is cut off. */
 const SERVER_INFO = CoordinatorService.method.getServerInfo;
+const SESSION = CoordinatorService.method.session;
 /** Longest time for which forwarded calls wait for the end of the lease that is handed over, ms. */
 const MAX_REVOCATION_MS = 500;
 /**

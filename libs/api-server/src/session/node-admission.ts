@@ -63,6 +63,7 @@ export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<
     const storedHello = Object.assign(clone(HelloSchema, hello), {
       conditions: [],
       highestEpoch: 0n,
+      unreachableEpoch: 0n,
     });
     if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, storedHello))
       await saveHello(deps, node, storedHello);

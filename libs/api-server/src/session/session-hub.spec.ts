@@ -100,15 +100,17 @@ describe('SessionHub.runSession', () => {
     expect(String(agent.failure)).toContain(says);
   });
 
-  it('stores the Hello of an agent without conditions and epoch, and its conditions as live status', async () => {
+  it('stores the Hello of an agent without conditions and epochs, and its conditions as live status', async () => {
     await bed.connectAgent('node-1', {
       zone: 'zone-a',
       conditions: [{ type: ConditionType.DISK_PRESSURE, status: true }],
+      unreachableEpoch: 1n,
     });
     expect(bed.state.view().node('node-1')?.value.hello).toMatchObject({
       zone: 'zone-a',
       conditions: [],
       highestEpoch: 0n,
+      unreachableEpoch: 0n,
     });
     expect(bed.nodes.conditions.get('node-1')).toHaveLength(1);
     expect(bed.events('NodeJoined')).toHaveLength(1);
