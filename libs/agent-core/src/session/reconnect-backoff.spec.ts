@@ -22,7 +22,7 @@ describe('ReconnectBackoff', () => {
     const tenths = new Array<number>(10).fill(0);
     for (let agent = 0; agent < 5_000; agent += 1) {
       const backoff = new ReconnectBackoff(createSeededRandom(agent));
-      backoff.applyWelcome(welcome(1_000, 10_000));
+      backoff.applyTimes(welcome(1_000, 10_000));
       const tenth = Math.min(9, Math.floor(backoff.delayAfterSession() / 100));
       tenths[tenth] = (tenths[tenth] ?? 0) + 1;
     }
@@ -31,12 +31,21 @@ describe('ReconnectBackoff', () => {
 
   it('doubles the delay after each failure up to the maximum of the Welcome, and resets after a session', () => {
     const backoff = new ReconnectBackoff({ ...createSeededRandom(1), next: () => 0 });
-    backoff.applyWelcome(welcome(100, 500));
+    backoff.applyTimes(welcome(100, 500));
     expect(Array.from({ length: 6 }, () => backoff.delayAfterFailure())).toEqual([
       50, 100, 200, 400, 500, 500,
     ]);
     backoff.delayAfterSession();
     expect(backoff.delayAfterFailure()).toBe(100);
+  });
+
+  it('spreads the dials after the loss of the leader over the time that the coordinator sets', () => {
+    const backoff = new ReconnectBackoff({ ...createSeededRandom(1), next: () => 0.5 });
+    expect(backoff.delayAfterLeaderLoss()).toBe(25);
+    backoff.applyTimes({ ...welcome(100, 500), leaderLossSpread: durationFromMs(8_000) });
+    expect(backoff.delayAfterLeaderLoss()).toBe(4_000);
+    backoff.applyTimes(welcome(100, 500));
+    expect(backoff.delayAfterLeaderLoss()).toBe(4_000);
   });
 
   it('makes half of each delay after a failure random', () => {

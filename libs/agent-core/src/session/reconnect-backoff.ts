@@ -1,6 +1,7 @@
+import type { Message } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { backoffDelayMs, type BackoffPolicy, type Random } from '@cloudless/base';
-import type { Welcome } from '@cloudless/api';
+import type { ReconnectTimes } from '@cloudless/api';
 
 /**
  * First delay: short enough that a restart of the coordinator ends well within the lease of 3 s.
@@ -17,17 +18,20 @@ const JITTER = 0.5;
 export class ReconnectBackoff {
   private spreadMs = FIRST_MS;
   private maxMs = DEFAULT_MAX_MS;
+  private leaderLossMs = FIRST_MS;
   private failures = 0;
 
   constructor(private readonly random: Random) {}
 
-  /** Applies the bounds of a Welcome. A bound that the Welcome does not set stays as it is. */
-  applyWelcome({
+  /** Applies the bounds of the coordinator. A bound that is not set stays as it is. */
+  applyTimes({
     reconnectSpread,
     reconnectPauseMax,
-  }: Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'>): void {
+    leaderLossSpread,
+  }: Omit<ReconnectTimes, keyof Message>): void {
     this.spreadMs = Math.max(FIRST_MS, toMs(reconnectSpread) ?? this.spreadMs);
     this.maxMs = Math.max(FIRST_MS, toMs(reconnectPauseMax) ?? this.maxMs);
+    this.leaderLossMs = Math.max(FIRST_MS, toMs(leaderLossSpread) ?? this.leaderLossMs);
   }
 
   /**
@@ -59,7 +63,7 @@ export class ReconnectBackoff {
    * milliseconds. The others elect the next leader meanwhile, and all other agents dial as well.
    */
   delayAfterLeaderLoss(): number {
-    return this.maxMs * this.random.next();
+    return this.leaderLossMs * this.random.next();
   }
 
   /**

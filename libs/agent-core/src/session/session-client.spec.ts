@@ -1,7 +1,13 @@
 import { create, toBinary } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { silentLog, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { Condition_Type, InventorySchema, KnownCoordinatorsSchema } from '@cloudless/api';
+import {
+  Condition_Type,
+  InventorySchema,
+  KnownCoordinatorsSchema,
+  ReconnectTimesSchema,
+} from '@cloudless/api';
 import { aStartOrder, AgentTestBed } from '../testing/index.js';
 
 function recordingLog(lines: string[]): Log {
@@ -337,6 +343,22 @@ describe('SessionClient', () => {
     await testBed.start();
     await testBed.clock.advance(100);
     expect(testBed.coordinator.dials.slice(0, 2)).toEqual(['https://a', 'https://b']);
+  });
+
+  it('spreads its dial after the loss of the leader as the newest message says', async () => {
+    const testBed = new AgentTestBed();
+    const { clock, coordinator } = testBed;
+    testBed.coordinators = ['http://a', 'http://b'];
+    await testBed.start();
+    coordinator.send({
+      case: 'reconnectTimes',
+      value: create(ReconnectTimesSchema, { leaderLossSpread: durationFromMs(1e9) }),
+    });
+    await settle();
+    coordinator.reachable = false;
+    coordinator.dropConnections();
+    await clock.advance(60_000);
+    expect(coordinator.dials).toEqual(['http://a', 'http://a']);
   });
 
   it('uses new coordinators although they cannot be stored', async () => {

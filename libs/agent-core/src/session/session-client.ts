@@ -289,7 +289,7 @@ export class SessionClient {
     }
     await identity.raiseEpoch(epoch);
     pingMonitor.setTimes(toPingTimes(welcome));
-    this.dials.applyWelcome(welcome);
+    this.dials.applyTimes(welcome);
     this.outbox = outbox;
     this.failureLog.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
@@ -328,6 +328,8 @@ export class SessionClient {
       await this.options.certificates.requestRenewal(message.value.trustBundle);
     } else if (message.case === 'coordinators') {
       await this.learnCoordinators(message.value);
+    } else if (message.case === 'reconnectTimes') {
+      this.dials.applyTimes(message.value);
     } else if (message.case === 'filesChanged') {
       this.options.onFilesChanged?.(message.value.replicaIds);
     } else if (message.case === 'endpointsGone') {

@@ -1,5 +1,4 @@
 import type { Random } from '@cloudless/base';
-import type { Welcome } from '@cloudless/api';
 import type { StoredCoordinator } from '../store/agent-store.js';
 import { CoordinatorDirectory } from './coordinator-directory.js';
 import { BusyRounds, createAttempt, readNamedLeader, type DialAttempt } from './dial-attempt.js';
@@ -40,9 +39,9 @@ export class SessionDials {
     this.directory.setKnown(known);
   }
 
-  /** As {@link ReconnectBackoff.applyWelcome}. */
-  applyWelcome(welcome: Welcome): void {
-    this.backoff.applyWelcome(welcome);
+  /** As {@link ReconnectBackoff.applyTimes}. */
+  applyTimes(times: Parameters<ReconnectBackoff['applyTimes']>[0]): void {
+    this.backoff.applyTimes(times);
   }
 
   /** Returns the next attempt, with its time limits. */

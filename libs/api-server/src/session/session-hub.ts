@@ -35,7 +35,7 @@ import { announcesCoordinator } from './known-coordinators.js';
 import { createOrphanOrder, isOrphan, listPendingOrders, maySendOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
-import { computeReconnectTimes } from './reconnect-times.js';
+import { CurrentReconnectTimes } from './reconnect-times.js';
 import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-requester.js';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
@@ -65,8 +65,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   private lateMs = 0;
   private resends = 0;
   private isClosed = false;
-  /** Number of enrolled nodes, connected or not. */
-  private nodeCount: number;
+  private readonly reconnectTimes: CurrentReconnectTimes;
   private tunnelListener: TunnelListener = NO_TUNNELS;
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
@@ -75,7 +74,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
-    this.nodeCount = deps.state.view().nodeCount;
+    const { state, timings } = deps;
+    this.reconnectTimes = new CurrentReconnectTimes(state.view().nodeCount, timings.leaseMs);
     this.unsubscribes = [
       exposeSessionCount(deps.meter, this.sessions),
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
@@ -215,7 +215,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       pingInterval: durationFromMs(timings.pingMs),
       usageInterval: durationFromMs(timings.usageMs),
       sessionId,
-      ...computeReconnectTimes(this.nodeCount, timings.leaseMs),
+      ...this.reconnectTimes.times,
     });
   }
 
@@ -386,9 +386,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   private sendChangedOrders(changes: readonly RecordChange[]): void {
     if (changes.some(announcesCoordinator))
       for (const session of this.sessions.values()) session.announceCoordinators();
+    this.reconnectTimes.noteChanges(changes, this.sessions.values());
     for (const { kind, before, after } of changes) {
-      if (kind === 'node')
-        this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
       // The acceptance of a restored state changes the revisions of all orders.
       if (kind === 'meta') for (const session of this.sessions.values()) session.trackAllOrders();
       if (kind !== 'replica') continue;

@@ -8,6 +8,7 @@ import { listen, type ListenAddress } from './listen.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { MisdirectedClients } from './misdirected-clients.js';
 import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
+import { TurnQueue } from './turn-queue.js';
 
 export interface ConnectionAcceptorSettings {
   readonly clock: Clock;
@@ -36,6 +37,13 @@ export interface ConnectionAcceptorSettings {
 }
 
 /**
+ * Connections in plaintext, and TLS handshakes, that begin in one iteration of the event loop: a few
+ * milliseconds of work each. Thousands of agents that dial at once must not keep a leader from the
+ * renewal of its lease.
+ */
+const STARTS_PER_ITERATION = { plaintext: 16, tls: 4 };
+
+/**
  * Listens on a port, limits the number of connections, detects the protocol of each and makes the
  * TLS handshakes.
  */
@@ -45,6 +53,14 @@ export class ConnectionAcceptor {
   private readonly tls: TlsAcceptor | undefined;
   private readonly misdirected: MisdirectedClients;
   private readonly handshakes: HandshakeQueue<ServerConnection>;
+  private readonly plaintextStarts = new TurnQueue<ServerConnection>(
+    STARTS_PER_ITERATION.plaintext,
+    (connection) => this.servePlaintext(connection),
+  );
+  private readonly tlsStarts = new TurnQueue<ServerConnection>(
+    STARTS_PER_ITERATION.tls,
+    (connection) => this.startHandshake(connection),
+  );
   private nextNumber = 1;
   private droppedCount = 0;
   private draining = false;
@@ -53,7 +69,7 @@ export class ConnectionAcceptor {
     const { log, clock, tls, protocols, maxConnections, maxHandshakes } = settings;
     this.handshakes = new HandshakeQueue({
       ...{ clock, maxHandshakes },
-      start: (connection) => this.startHandshake(connection),
+      start: (connection) => this.tlsStarts.add(connection),
       evict: (connection) => {
         this.pool.evict(connection);
         this.recordDrop();
@@ -138,7 +154,7 @@ export class ConnectionAcceptor {
   }
 
   private detect(socket: net.Socket, connection: ServerConnection): void {
-    const { settings, tls, pool } = this;
+    const { tls, pool } = this;
     detectProtocol(socket, (protocol) => {
       if (tls !== undefined && protocol === 'tls') {
         pool.markHandshaking(connection);
@@ -150,12 +166,17 @@ export class ConnectionAcceptor {
         this.misdirected.refuseTls(connection);
       } else {
         connection.protocol = protocol;
-        settings.serve(connection, socket);
+        this.plaintextStarts.add(connection);
       }
     });
   }
 
+  private servePlaintext(connection: ServerConnection): void {
+    if (!connection.isClosed) this.settings.serve(connection, connection.socket);
+  }
+
   private startHandshake(connection: ServerConnection): void {
+    if (connection.isClosed) return;
     connection.onHandshakeStart();
     this.tls?.accept(connection.socket, (secure, peer) => {
       this.pool.markSecure(connection);

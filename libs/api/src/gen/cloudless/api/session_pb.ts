@@ -29,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIsAFCgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEisKB25ldHdvcmsYFSABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhkKEXVucmVhY2hhYmxlX2Vwb2NoGBYgASgDGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQwoLTm9kZU5ldHdvcmsSGQoHYWRkcmVzcxgBIAEoCUIIukgFcgMYhQISGQoHaG9zdF9pZBgCIAEoCUIIukgFcgMYgAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAginAQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUimAEKBVVzYWdlEicKBXVzYWdlGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Ob2RlVXNhZ2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEjgKCHJlcGxpY2FzGAMgAygLMhsuY2xvdWRsZXNzLmFwaS5SZXBsaWNhVXNhZ2VCCbpIBpIBAxCQTiKAAQoMUmVwbGljYVVzYWdlEhwKCnJlcGxpY2FfaWQYASABKAlCCLpIBXIDGIABEhcKCmNwdV9taWxsaXMYAiABKAVIAIgBARIZCgxtZW1vcnlfYnl0ZXMYAyABKANIAYgBAUINCgtfY3B1X21pbGxpc0IPCg1fbWVtb3J5X2J5dGVzInUKDE9yZGVyUmVmdXNlZBISCgpyZXBsaWNhX2lkGAEgASgJEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhUKDWhlbGRfcmV2aXNpb24YAyABKAMSEgoKaGVsZF9lcG9jaBgEIAEoAxIOCgZyZWFzb24YBSABKAkiMgoNVHVubmVsUmVmdXNlZBIRCgl0dW5uZWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKB0dvb2RieWUSDgoGcmVhc29uGAEgASgJEhkKEXJlcGxpY2FzX2NvbnRpbnVlGAIgASgIIr0DChJDb29yZGluYXRvck1lc3NhZ2USKQoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZUgAEiUKBW9yZGVyGAIgASgLMhQuY2xvdWRsZXNzLmFwaS5PcmRlckgAEjAKC29wZW5fdHVubmVsGAMgASgLMhkuY2xvdWRsZXNzLmFwaS5PcGVuVHVubmVsSAASKwoIYWRtaXR0ZWQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkFkbWl0dGVkSAASPAoRcmVuZXdfY2VydGlmaWNhdGUYBSABKAsyHy5jbG91ZGxlc3MuYXBpLlJlbmV3Q2VydGlmaWNhdGVIABI4Cgxjb29yZGluYXRvcnMYBiABKAsyIC5jbG91ZGxlc3MuYXBpLktub3duQ29vcmRpbmF0b3JzSAASNgoOZW5kcG9pbnRzX2dvbmUYByABKAsyHC5jbG91ZGxlc3MuYXBpLkVuZHBvaW50c0dvbmVIABI7Cg1maWxlc19jaGFuZ2VkGAggASgLMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhRmlsZXNDaGFuZ2VkSABCCQoHbWVzc2FnZSIqChNSZXBsaWNhRmlsZXNDaGFuZ2VkEhMKC3JlcGxpY2FfaWRzGAEgAygJIpIBChZHZXRSZXBsaWNhRmlsZXNSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIeCgpyZXBsaWNhX2lkGAIgASgJQgq6SAdyBRABGIABEjwKBWtub3duGAMgAygLMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhRmlsZXNWZXJzaW9uQgm6SAaSAQMQgAIiuQEKE1JlcGxpY2FGaWxlc1ZlcnNpb24SPwoEa2luZBgBIAEoDjInLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbi5LaW5kQgi6SAWCAQIQARIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFIjUKBEtpbmQSCgoGU0VDUkVUEAASCgoGQ09ORklHEAESFQoRSU1BR0VfUFVMTF9TRUNSRVQQAiLOAQoXR2V0UmVwbGljYUZpbGVzUmVzcG9uc2USMwoHdmVyc2lvbhgBIAEoCzIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbhIRCgl1bmNoYW5nZWQYAiABKAgSPgoEZGF0YRgDIAMoCzIwLmNsb3VkbGVzcy5hcGkuR2V0UmVwbGljYUZpbGVzUmVzcG9uc2UuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBIiQKDUVuZHBvaW50c0dvbmUSEwoLcmVwbGljYV9pZHMYASADKAkiSgoRS25vd25Db29yZGluYXRvcnMSNQoMY29vcmRpbmF0b3JzGAEgAygLMh8uY2xvdWRsZXNzLmFwaS5Lbm93bkNvb3JkaW5hdG9yInAKEEtub3duQ29vcmRpbmF0b3ISCgoCaWQYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEi4KCnN0YXJ0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIs4CCgdXZWxjb21lEhIKCmNsdXN0ZXJfaWQYASABKAkSDQoFZXBvY2gYAiABKAMSEAoIcHJvdG9jb2wYAyABKAUSKAoFbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcGluZ19pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg51c2FnZV9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChByZWNvbm5lY3Rfc3ByZWFkGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjYKE3JlY29ubmVjdF9wYXVzZV9tYXgYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKc2Vzc2lvbl9pZBgJIAEoCSIKCghBZG1pdHRlZCJEChBSZW5ld0NlcnRpZmljYXRlEjAKDHRydXN0X2J1bmRsZRgBIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHJ1c3RCdW5kbGUi5QEKBU9yZGVyEg0KBWVwb2NoGAEgASgDEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhIKCnJlcGxpY2FfaWQYAyABKAkSFAoMd29ya2xvYWRfdWlkGAQgASgJEioKBXN0YXJ0GAUgASgLMhkuY2xvdWRsZXNzLmFwaS5TdGFydE9yZGVySAASKAoEc3RvcBgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuU3RvcE9yZGVySAASLAoGZm9yZ2V0GAcgASgLMhouY2xvdWRsZXNzLmFwaS5Gb3JnZXRPcmRlckgAQgcKBW9yZGVyIqoBCgpTdGFydE9yZGVyEhEKCW5hbWVzcGFjZRgBIAEoCRIQCgh3b3JrbG9hZBgCIAEoCRIPCgd2ZXJzaW9uGAMgASgFEgwKBHNsb3QYBCABKAUSKQoEc3BlYxgFIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEi0KCnN0b3BfYWZ0ZXIYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iuAEKCVN0b3BPcmRlchIxCg5wcmVfc3RvcF9kZWxheRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJEjcKFGF3YWl0X2VuZHBvaW50c19nb25lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIg0KC0ZvcmdldE9yZGVyItQECgpPcGVuVHVubmVsEhEKCXR1bm5lbF9pZBgBIAEoCRIuCgtkaWFsX3dpdGhpbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCgRsb2dzGAMgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEjEKBGV4ZWMYBCABKAsyIS5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVxdWVzdEgAEjoKBnN0YXR1cxgFIAEoCzIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdEgAEi8KC2V4ZWNfc3RyZWFtGAYgASgLMhguY2xvdWRsZXNzLmFwaS5FeGVjU3RhcnRIABI3Cgxwb3J0X2ZvcndhcmQYByABKAsyHy5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkU3RhcnRIABI4CgVzdGF0cxgIIAEoCzInLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASPgoKc3RhdHNfbGlzdBgJIAEoCzIoLmNsb3VkbGVzcy5hcGkuTGlzdENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEjAKC2xvZ19jaGFubmVsGAogASgLMhkuY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsSAASKgoFcmVsYXkYCyABKAsyGS5jbG91ZGxlc3MuYXBpLlJlbGF5U3RhcnRIABIWCg5leGVjX2luX3BpZWNlcxgUIAEoCEIICgZ0YXJnZXQiDAoKTG9nQ2hhbm5lbCIiCgpSZWxheVN0YXJ0EhQKDGZyb21fbm9kZV9pZBgBIAEoCSLkBQoLVHVubmVsRnJhbWUSEwoJdHVubmVsX2lkGAEgASgJSAASJgoDbG9nGAIgASgLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeUgAEjIKBGV4ZWMYAyABKAsyIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2VIABIwCgZzdGF0dXMYBCABKAsyHi5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1c0gAEisKBWVycm9yGAUgASgLMhouY2xvdWRsZXNzLmFwaS5UdW5uZWxFcnJvckgAEicKA2VuZBgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSAASEAoGd2luZG93GAcgASgDSAASMAoKZXhlY19pbnB1dBgIIAEoCzIaLmNsb3VkbGVzcy5hcGkuRXhlY1JlcXVlc3RIABIyCgtleGVjX291dHB1dBgJIAEoCzIbLmNsb3VkbGVzcy5hcGkuRXhlY1Jlc3BvbnNlSAASOgoNZm9yd2FyZF9pbnB1dBgKIAEoCzIhLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXF1ZXN0SAASPAoOZm9yd2FyZF9vdXRwdXQYCyABKAsyIi5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVzcG9uc2VIABIuCgVzdGF0cxgMIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHNIABI/CgpzdGF0c19saXN0GA0gASgLMikuY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZUgAEjYKC2xvZ19jaGFubmVsGA4gASgLMh8uY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsRnJhbWVzSAASOAoKZXhlY19waWVjZRgUIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAQgcKBWZyYW1lIkIKEExvZ0NoYW5uZWxGcmFtZXMSLgoGZnJhbWVzGAEgAygLMh4uY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsRnJhbWUimQIKD0xvZ0NoYW5uZWxGcmFtZRIOCgZsb2dfaWQYASABKAMSMAoEb3BlbhgCIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIQCgZ3aW5kb3cYAyABKANIABIpCgVjbG9zZRgEIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSAASKAoFZW50cnkYBSABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASKwoFZXJyb3IYBiABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAcgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIAEIHCgVmcmFtZSILCglUdW5uZWxFbmQiWAoLVHVubmVsRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEioKBnJlYXNvbhgDIAEoDjIaLmNsb3VkbGVzcy5hcGkuRXJyb3JSZWFzb24ikQEKEEhlYXJ0YmVhdFJlcXVlc3QSKwoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvQga6SAPIAQESKwoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnkSIwoFdXNhZ2UYAyABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlImIKEUhlYXJ0YmVhdFJlc3BvbnNlEicKB3dlbGNvbWUYASABKAsyFi5jbG91ZGxlc3MuYXBpLldlbGNvbWUSJAoGb3JkZXJzGAIgAygLMhQuY2xvdWRsZXNzLmFwaS5PcmRlciKIAQoRUmVuZXdMZWFzZVJlcXVlc3QSGgoHbm9kZV9pZBgBIAEoCUIJukgGcgQQARg/Eh0KCnNlc3Npb25faWQYAiABKAlCCbpIBnIEEAEYQBI4Cghsb29wX2FnZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkILukgIyAEBqgECMgAiFAoSUmVuZXdMZWFzZVJlc3BvbnNlYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIsAFCgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEisKB25ldHdvcmsYFSABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhkKEXVucmVhY2hhYmxlX2Vwb2NoGBYgASgDGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQwoLTm9kZU5ldHdvcmsSGQoHYWRkcmVzcxgBIAEoCUIIukgFcgMYhQISGQoHaG9zdF9pZBgCIAEoCUIIukgFcgMYgAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAginAQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUimAEKBVVzYWdlEicKBXVzYWdlGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Ob2RlVXNhZ2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEjgKCHJlcGxpY2FzGAMgAygLMhsuY2xvdWRsZXNzLmFwaS5SZXBsaWNhVXNhZ2VCCbpIBpIBAxCQTiKAAQoMUmVwbGljYVVzYWdlEhwKCnJlcGxpY2FfaWQYASABKAlCCLpIBXIDGIABEhcKCmNwdV9taWxsaXMYAiABKAVIAIgBARIZCgxtZW1vcnlfYnl0ZXMYAyABKANIAYgBAUINCgtfY3B1X21pbGxpc0IPCg1fbWVtb3J5X2J5dGVzInUKDE9yZGVyUmVmdXNlZBISCgpyZXBsaWNhX2lkGAEgASgJEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhUKDWhlbGRfcmV2aXNpb24YAyABKAMSEgoKaGVsZF9lcG9jaBgEIAEoAxIOCgZyZWFzb24YBSABKAkiMgoNVHVubmVsUmVmdXNlZBIRCgl0dW5uZWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKB0dvb2RieWUSDgoGcmVhc29uGAEgASgJEhkKEXJlcGxpY2FzX2NvbnRpbnVlGAIgASgIIvcDChJDb29yZGluYXRvck1lc3NhZ2USKQoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZUgAEiUKBW9yZGVyGAIgASgLMhQuY2xvdWRsZXNzLmFwaS5PcmRlckgAEjAKC29wZW5fdHVubmVsGAMgASgLMhkuY2xvdWRsZXNzLmFwaS5PcGVuVHVubmVsSAASKwoIYWRtaXR0ZWQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkFkbWl0dGVkSAASPAoRcmVuZXdfY2VydGlmaWNhdGUYBSABKAsyHy5jbG91ZGxlc3MuYXBpLlJlbmV3Q2VydGlmaWNhdGVIABI4Cgxjb29yZGluYXRvcnMYBiABKAsyIC5jbG91ZGxlc3MuYXBpLktub3duQ29vcmRpbmF0b3JzSAASNgoOZW5kcG9pbnRzX2dvbmUYByABKAsyHC5jbG91ZGxlc3MuYXBpLkVuZHBvaW50c0dvbmVIABI7Cg1maWxlc19jaGFuZ2VkGAggASgLMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhRmlsZXNDaGFuZ2VkSAASOAoPcmVjb25uZWN0X3RpbWVzGAkgASgLMh0uY2xvdWRsZXNzLmFwaS5SZWNvbm5lY3RUaW1lc0gAQgkKB21lc3NhZ2UitAEKDlJlY29ubmVjdFRpbWVzEjMKEHJlY29ubmVjdF9zcHJlYWQYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJsZWFkZXJfbG9zc19zcHJlYWQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iKgoTUmVwbGljYUZpbGVzQ2hhbmdlZBITCgtyZXBsaWNhX2lkcxgBIAMoCSKSAQoWR2V0UmVwbGljYUZpbGVzUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHgoKcmVwbGljYV9pZBgCIAEoCUIKukgHcgUQARiAARI8CgVrbm93bhgDIAMoCzIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbkIJukgGkgEDEIACIrkBChNSZXBsaWNhRmlsZXNWZXJzaW9uEj8KBGtpbmQYASABKA4yJy5jbG91ZGxlc3MuYXBpLlJlcGxpY2FGaWxlc1ZlcnNpb24uS2luZEIIukgFggECEAESDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSDwoHdmVyc2lvbhgEIAEoBSI1CgRLaW5kEgoKBlNFQ1JFVBAAEgoKBkNPTkZJRxABEhUKEUlNQUdFX1BVTExfU0VDUkVUEAIizgEKF0dldFJlcGxpY2FGaWxlc1Jlc3BvbnNlEjMKB3ZlcnNpb24YASABKAsyIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FGaWxlc1ZlcnNpb24SEQoJdW5jaGFuZ2VkGAIgASgIEj4KBGRhdGEYAyADKAsyMC5jbG91ZGxlc3MuYXBpLkdldFJlcGxpY2FGaWxlc1Jlc3BvbnNlLkRhdGFFbnRyeRorCglEYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASIkCg1FbmRwb2ludHNHb25lEhMKC3JlcGxpY2FfaWRzGAEgAygJIkoKEUtub3duQ29vcmRpbmF0b3JzEjUKDGNvb3JkaW5hdG9ycxgBIAMoCzIfLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvciJwChBLbm93bkNvb3JkaW5hdG9yEgoKAmlkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKFAwoHV2VsY29tZRISCgpjbHVzdGVyX2lkGAEgASgJEg0KBWVwb2NoGAIgASgDEhAKCHByb3RvY29sGAMgASgFEigKBWxlYXNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXBpbmdfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOdXNhZ2VfaW50ZXJ2YWwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMwoQcmVjb25uZWN0X3NwcmVhZBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNyZWNvbm5lY3RfcGF1c2VfbWF4GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCnNlc3Npb25faWQYCSABKAkSNQoSbGVhZGVyX2xvc3Nfc3ByZWFkGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIgoKCEFkbWl0dGVkIkQKEFJlbmV3Q2VydGlmaWNhdGUSMAoMdHJ1c3RfYnVuZGxlGAEgASgLMhouY2xvdWRsZXNzLmFwaS5UcnVzdEJ1bmRsZSLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiK4AQoJU3RvcE9yZGVyEjEKDnByZV9zdG9wX2RlbGF5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGdyYWNlX3BlcmlvZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZyZWFzb24YAyABKAkSNwoUYXdhaXRfZW5kcG9pbnRzX2dvbmUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iDQoLRm9yZ2V0T3JkZXIi1AQKCk9wZW5UdW5uZWwSEQoJdHVubmVsX2lkGAEgASgJEi4KC2RpYWxfd2l0aGluGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKBGxvZ3MYAyABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASMQoEZXhlYxgEIAEoCzIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0SAASOgoGc3RhdHVzGAUgASgLMiguY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0SAASLwoLZXhlY19zdHJlYW0YBiABKAsyGC5jbG91ZGxlc3MuYXBpLkV4ZWNTdGFydEgAEjcKDHBvcnRfZm9yd2FyZBgHIAEoCzIfLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydEgAEjgKBXN0YXRzGAggASgLMicuY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0c1JlcXVlc3RIABI+CgpzdGF0c19saXN0GAkgASgLMiguY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASMAoLbG9nX2NoYW5uZWwYCiABKAsyGS5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxIABIqCgVyZWxheRgLIAEoCzIZLmNsb3VkbGVzcy5hcGkuUmVsYXlTdGFydEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIiIKClJlbGF5U3RhcnQSFAoMZnJvbV9ub2RlX2lkGAEgASgJIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCJYCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKgoGcmVhc29uGAMgASgOMhouY2xvdWRsZXNzLmFwaS5FcnJvclJlYXNvbiKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyIogBChFSZW5ld0xlYXNlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHQoKc2Vzc2lvbl9pZBgCIAEoCUIJukgGcgQQARhAEjgKCGxvb3BfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgu6SAjIAQGqAQIyACIUChJSZW5ld0xlYXNlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine as a node. A cluster without identities (plaintext on loopback) needs no
@@ -803,6 +803,14 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
      */
     value: ReplicaFilesChanged;
     case: "filesChanged";
+  } | {
+    /**
+     * The number of nodes has changed much since the Welcome.
+     *
+     * @generated from field: cloudless.api.ReconnectTimes reconnect_times = 9;
+     */
+    value: ReconnectTimes;
+    case: "reconnectTimes";
   } | { case: undefined; value?: undefined };
 };
 
@@ -812,6 +820,41 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
  */
 export const CoordinatorMessageSchema: GenMessage<CoordinatorMessage> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 12);
+
+/**
+ * How an agent delays its dials, instead of what the Welcome of the session says.
+ *
+ * @generated from message cloudless.api.ReconnectTimes
+ */
+export type ReconnectTimes = Message<"cloudless.api.ReconnectTimes"> & {
+  /**
+   * As in Welcome.
+   *
+   * @generated from field: google.protobuf.Duration reconnect_spread = 1;
+   */
+  reconnectSpread?: Duration | undefined;
+
+  /**
+   * As in Welcome.
+   *
+   * @generated from field: google.protobuf.Duration reconnect_pause_max = 2;
+   */
+  reconnectPauseMax?: Duration | undefined;
+
+  /**
+   * As in Welcome.
+   *
+   * @generated from field: google.protobuf.Duration leader_loss_spread = 3;
+   */
+  leaderLossSpread?: Duration | undefined;
+};
+
+/**
+ * Describes the message cloudless.api.ReconnectTimes.
+ * Use `create(ReconnectTimesSchema)` to create a new message.
+ */
+export const ReconnectTimesSchema: GenMessage<ReconnectTimes> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 13);
 
 /**
  * Secrets or configs that replicas of the node use without a pinned version have new versions. The
@@ -834,7 +877,7 @@ export type ReplicaFilesChanged = Message<"cloudless.api.ReplicaFilesChanged"> &
  * Use `create(ReplicaFilesChangedSchema)` to create a new message.
  */
 export const ReplicaFilesChangedSchema: GenMessage<ReplicaFilesChanged> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 13);
+  messageDesc(file_cloudless_api_session, 14);
 
 /**
  * Asks for the values of the secrets and configs of a replica.
@@ -869,7 +912,7 @@ export type GetReplicaFilesRequest = Message<"cloudless.api.GetReplicaFilesReque
  * Use `create(GetReplicaFilesRequestSchema)` to create a new message.
  */
 export const GetReplicaFilesRequestSchema: GenMessage<GetReplicaFilesRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 14);
+  messageDesc(file_cloudless_api_session, 15);
 
 /**
  * A version of a secret or config.
@@ -911,7 +954,7 @@ export type ReplicaFilesVersion = Message<"cloudless.api.ReplicaFilesVersion"> &
  * Use `create(ReplicaFilesVersionSchema)` to create a new message.
  */
 export const ReplicaFilesVersionSchema: GenMessage<ReplicaFilesVersion> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 15);
+  messageDesc(file_cloudless_api_session, 16);
 
 /**
  * What the values are for.
@@ -945,7 +988,7 @@ export enum ReplicaFilesVersion_Kind {
  * Describes the enum cloudless.api.ReplicaFilesVersion.Kind.
  */
 export const ReplicaFilesVersion_KindSchema: GenEnum<ReplicaFilesVersion_Kind> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_session, 15, 0);
+  enumDesc(file_cloudless_api_session, 16, 0);
 
 /**
  * One secret or config of a replica. The stream has one item for each of them.
@@ -980,7 +1023,7 @@ export type GetReplicaFilesResponse = Message<"cloudless.api.GetReplicaFilesResp
  * Use `create(GetReplicaFilesResponseSchema)` to create a new message.
  */
 export const GetReplicaFilesResponseSchema: GenMessage<GetReplicaFilesResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 16);
+  messageDesc(file_cloudless_api_session, 17);
 
 /**
  * Every network proxy that is connected has applied the removal of these replicas. The coordinator
@@ -1002,7 +1045,7 @@ export type EndpointsGone = Message<"cloudless.api.EndpointsGone"> & {
  * Use `create(EndpointsGoneSchema)` to create a new message.
  */
 export const EndpointsGoneSchema: GenMessage<EndpointsGone> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 17);
+  messageDesc(file_cloudless_api_session, 18);
 
 /**
  * The coordinators that an agent may dial. An agent stores them beside the addresses that it was
@@ -1024,7 +1067,7 @@ export type KnownCoordinators = Message<"cloudless.api.KnownCoordinators"> & {
  * Use `create(KnownCoordinatorsSchema)` to create a new message.
  */
 export const KnownCoordinatorsSchema: GenMessage<KnownCoordinators> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 19);
 
 /**
  * Where a coordinator is reached.
@@ -1066,7 +1109,7 @@ export type KnownCoordinator = Message<"cloudless.api.KnownCoordinator"> & {
  * Use `create(KnownCoordinatorSchema)` to create a new message.
  */
 export const KnownCoordinatorSchema: GenMessage<KnownCoordinator> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 20);
 
 /**
  * Answer to Hello: settings of the session.
@@ -1138,6 +1181,14 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
    * @generated from field: string session_id = 9;
    */
   sessionId: string;
+
+  /**
+   * When the agent does not reach this leader any more, it dials another coordinator at a random time
+   * within this duration: the others elect the next leader first, and all other agents dial as well.
+   *
+   * @generated from field: google.protobuf.Duration leader_loss_spread = 10;
+   */
+  leaderLossSpread?: Duration | undefined;
 };
 
 /**
@@ -1145,7 +1196,7 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * The whole inventory of the agent is written. From here on its node counts as alive.
@@ -1160,7 +1211,7 @@ export type Admitted = Message<"cloudless.api.Admitted"> & {
  * Use `create(AdmittedSchema)` to create a new message.
  */
 export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 21);
+  messageDesc(file_cloudless_api_session, 22);
 
 /**
  * Asks the agent to call RenewNodeCertificate now, because the trust bundle or the issuing key of
@@ -1182,7 +1233,7 @@ export type RenewCertificate = Message<"cloudless.api.RenewCertificate"> & {
  * Use `create(RenewCertificateSchema)` to create a new message.
  */
 export const RenewCertificateSchema: GenMessage<RenewCertificate> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 22);
+  messageDesc(file_cloudless_api_session, 23);
 
 /**
  * An order for one replica, fenced by epoch and order revision. The coordinator repeats it until a
@@ -1256,7 +1307,7 @@ export type Order = Message<"cloudless.api.Order"> & {
  * Use `create(OrderSchema)` to create a new message.
  */
 export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 23);
+  messageDesc(file_cloudless_api_session, 24);
 
 /**
  * The replica to start.
@@ -1313,7 +1364,7 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
  * Use `create(StartOrderSchema)` to create a new message.
  */
 export const StartOrderSchema: GenMessage<StartOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 24);
+  messageDesc(file_cloudless_api_session, 25);
 
 /**
  * How to stop the replica.
@@ -1356,7 +1407,7 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
  * Use `create(StopOrderSchema)` to create a new message.
  */
 export const StopOrderSchema: GenMessage<StopOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 25);
+  messageDesc(file_cloudless_api_session, 26);
 
 /**
  * @generated from message cloudless.api.ForgetOrder
@@ -1369,7 +1420,7 @@ export type ForgetOrder = Message<"cloudless.api.ForgetOrder"> & {
  * Use `create(ForgetOrderSchema)` to create a new message.
  */
 export const ForgetOrderSchema: GenMessage<ForgetOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 26);
+  messageDesc(file_cloudless_api_session, 27);
 
 /**
  * Asks the agent to call Tunnel with this id, which is valid for one call.
@@ -1484,7 +1535,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  * Use `create(OpenTunnelSchema)` to create a new message.
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 27);
+  messageDesc(file_cloudless_api_session, 28);
 
 /**
  * Many logs in one tunnel.
@@ -1499,7 +1550,7 @@ export type LogChannel = Message<"cloudless.api.LogChannel"> & {
  * Use `create(LogChannelSchema)` to create a new message.
  */
 export const LogChannelSchema: GenMessage<LogChannel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 28);
+  messageDesc(file_cloudless_api_session, 29);
 
 /**
  * A relayed connection to the network proxy of the node.
@@ -1520,7 +1571,7 @@ export type RelayStart = Message<"cloudless.api.RelayStart"> & {
  * Use `create(RelayStartSchema)` to create a new message.
  */
 export const RelayStartSchema: GenMessage<RelayStart> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 29);
+  messageDesc(file_cloudless_api_session, 30);
 
 /**
  * A message of a tunnel.
@@ -1664,7 +1715,7 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 30);
+  messageDesc(file_cloudless_api_session, 31);
 
 /**
  * Frames of the logs of a LogChannel, in order.
@@ -1685,7 +1736,7 @@ export type LogChannelFrames = Message<"cloudless.api.LogChannelFrames"> & {
  * Use `create(LogChannelFramesSchema)` to create a new message.
  */
 export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 31);
+  messageDesc(file_cloudless_api_session, 32);
 
 /**
  * A frame of one log of a LogChannel.
@@ -1763,7 +1814,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
  * Use `create(LogChannelFrameSchema)` to create a new message.
  */
 export const LogChannelFrameSchema: GenMessage<LogChannelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 32);
+  messageDesc(file_cloudless_api_session, 33);
 
 /**
  * The end of a tunnel or of a log.
@@ -1778,7 +1829,7 @@ export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
  * Use `create(TunnelEndSchema)` to create a new message.
  */
 export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 33);
+  messageDesc(file_cloudless_api_session, 34);
 
 /**
  * The failure of a tunnel or of a log.
@@ -1813,7 +1864,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 34);
+  messageDesc(file_cloudless_api_session, 35);
 
 /**
  * The messages of a session in a single call, for tools and proxies that cannot stream. Content and
@@ -1849,7 +1900,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 35);
+  messageDesc(file_cloudless_api_session, 36);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -1875,7 +1926,7 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 36);
+  messageDesc(file_cloudless_api_session, 37);
 
 /**
  * Renews the lease of a node while the main loop of its agent cannot.
@@ -1910,7 +1961,7 @@ export type RenewLeaseRequest = Message<"cloudless.api.RenewLeaseRequest"> & {
  * Use `create(RenewLeaseRequestSchema)` to create a new message.
  */
 export const RenewLeaseRequestSchema: GenMessage<RenewLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 37);
+  messageDesc(file_cloudless_api_session, 38);
 
 /**
  * @generated from message cloudless.api.RenewLeaseResponse
@@ -1923,5 +1974,5 @@ export type RenewLeaseResponse = Message<"cloudless.api.RenewLeaseResponse"> & {
  * Use `create(RenewLeaseResponseSchema)` to create a new message.
  */
 export const RenewLeaseResponseSchema: GenMessage<RenewLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 38);
+  messageDesc(file_cloudless_api_session, 39);
 
