@@ -177,6 +177,24 @@ describe('Janitor for events', () => {
     expect(bytes).toBeGreaterThan(500);
   });
 
+  it('looks at no other records than the events when it sweeps them early', async () => {
+    start({ eventBytes: 2_000 });
+    await bed.advance(1_000);
+    const view = bed.state.view();
+    const replicas = view.replicas.bind(view);
+    let looks = 0;
+    view.replicas = () => {
+      looks += 1;
+      return replicas();
+    };
+    await addEvents(200);
+    await bed.advance(100);
+    expect(bed.events('Test').length).toBeLessThan(40);
+    expect(looks).toBe(0);
+    await bed.advance(MINUTE_MS);
+    expect(looks).toBe(1);
+  });
+
   it('deletes 200 due events in commits of at most 90 deletions', async () => {
     await addEvents(200);
     const sizes = bed.recordCommitSizes();

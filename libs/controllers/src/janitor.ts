@@ -70,6 +70,13 @@ const EARLY_SWEEP_SHARE = 1 / 8;
  */
 type RecordGroup = 'events' | 'audit' | 'requests';
 
+/**
+ * A pass: `sweep` looks at all kinds of records, the name of a group only at that group. While
+ * thousands of replicas are created, their events exceed the limit many times a second, and a look at
+ * every replica for each of them would cost more than the events.
+ */
+type Pass = 'sweep' | RecordGroup;
+
 /** A record to delete. */
 interface DueRecord {
   readonly kind: RecordKind;
@@ -86,7 +93,7 @@ interface DueRecord {
  * minute, and early when a group exceeds its byte limit by an eighth.
  */
 export class Janitor {
-  private readonly queue: WorkQueue<'sweep'>;
+  private readonly queue: WorkQueue<Pass>;
   private readonly limits: RetentionLimits;
   private readonly unsubscribe: () => void;
   private isClosed = false;
@@ -99,8 +106,8 @@ export class Janitor {
       clock: deps.clock,
       random: deps.random,
       metrics: { meter: deps.meter ?? noMeter, loop: 'janitor' },
-      handle: () => this.sweep(),
-      onError: (_key, reason) => logFailure(deps.log, 'sweep failed', reason),
+      handle: (pass) => this.sweep(pass),
+      onError: (pass, reason) => logFailure(deps.log, 'sweep failed', reason, { pass }),
       backoff: { firstMs: 1_000, maxMs: 60_000, jitter: 0.2 },
     });
     this.unsubscribe = deps.state.subscribe((changes) => this.watchGrowth(changes));
@@ -114,7 +121,7 @@ export class Janitor {
   }
 
   /**
-   * Adds the bytes of new records, and wakes a sweep when a group exceeds its limit by an eighth.
+   * Adds the bytes of new records, and wakes a group when it exceeds its limit by an eighth.
    * Deletions are not subtracted here: each sweep sets the bytes that stay.
    */
   private watchGrowth(changes: readonly RecordChange[]): void {
@@ -133,24 +140,27 @@ export class Janitor {
     const before = this.keptBytes[group];
     this.keptBytes[group] += bytes;
     const earlyBytes = limit * (1 + EARLY_SWEEP_SHARE);
-    if (before <= earlyBytes && this.keptBytes[group] > earlyBytes) this.queue.wake('sweep');
+    if (before <= earlyBytes && this.keptBytes[group] > earlyBytes) this.queue.wake(group);
   }
 
-  private async sweep(): Promise<WorkResult> {
+  private async sweep(pass: Pass): Promise<WorkResult> {
     const { state } = this.deps;
-    const due = state.storeRolledBack === undefined ? this.findDue() : [];
+    const isRegular = pass === 'sweep';
+    const end: WorkResult = isRegular ? { kind: 'after', delayMs: PERIOD_MS } : { kind: 'done' };
+    if (state.storeRolledBack !== undefined) return end;
+    const due = isRegular ? this.findDue() : this.findDueOf(pass, this.deps.clock.wallTime());
     for (let from = 0; from < due.length && !this.isClosed; from += MAX_DELETES_PER_COMMIT) {
       const transaction = state.transaction();
       putDeletions(state, transaction, due.slice(from, from + MAX_DELETES_PER_COMMIT));
       try {
         await state.commit(transaction);
       } catch (reason) {
-        if (isFinalRefusal(reason)) return { kind: 'after', delayMs: PERIOD_MS };
+        if (isFinalRefusal(reason)) return end;
         if (errorKindOf(reason) !== 'conflict') throw reason;
         return { kind: 'retry' };
       }
     }
-    return { kind: 'after', delayMs: PERIOD_MS };
+    return end;
   }
 
   private findDue(): readonly DueRecord[] {
@@ -162,26 +172,27 @@ export class Janitor {
           value.plan?.expiresAt === undefined || nowMs >= timestampMs(value.plan.expiresAt),
       )
       .map(([id]): DueRecord => ({ kind: 'plan', id }));
-    const tombstones = [...view.replicas()]
-      .filter(
-        ({ value }) =>
-          value.lost &&
-          value.lostAt !== undefined &&
-          nowMs - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS,
-      )
-      .map((read): DueRecord => ({
-        kind: 'replica',
-        id: toReplicaKeyId(read.value.uid, read.value.sequence),
-        unchangedSince: read,
-      }));
+    const tombstones: DueRecord[] = [];
+    for (const read of view.replicas()) {
+      const { lost, lostAt, uid, sequence } = read.value;
+      if (!lost || lostAt === undefined) continue;
+      if (nowMs - timestampMs(lostAt) <= TOMBSTONE_RETENTION_MS) continue;
+      const id = toReplicaKeyId(uid, sequence);
+      tombstones.push({ kind: 'replica', id, unchangedSince: read });
+    }
     return [
       ...tombstones,
       ...plans,
       ...listEndedCredentials(view, nowMs),
       ...listEndedNetworkRecords(view, nowMs),
-      ...this.findDueRequests(nowMs),
-      ...this.findDueEvents(nowMs),
+      ...(['requests', 'events', 'audit'] as const).flatMap((group) =>
+        this.findDueOf(group, nowMs),
+      ),
     ];
+  }
+
+  private findDueOf(group: RecordGroup, nowMs: number): readonly DueRecord[] {
+    return group === 'requests' ? this.findDueRequests(nowMs) : this.findDueEvents(group, nowMs);
   }
 
   private findDueRequests(nowMs: number): readonly DueRecord[] {
@@ -200,24 +211,25 @@ export class Janitor {
     }));
   }
 
-  private findDueEvents(nowMs: number): readonly DueRecord[] {
+  private findDueEvents(group: 'events' | 'audit', nowMs: number): readonly DueRecord[] {
     const { eventMs, eventBytes, auditMs, auditBytes } = this.limits;
     const view = this.deps.state.view();
-    const toRemovable = (event: Event): RemovableRecord & { readonly event: Event } => {
+    const records: (RemovableRecord & { readonly event: Event })[] = [];
+    for (const event of view.events()) {
+      if (isAudit(event) !== (group === 'audit')) continue;
       const { id, time } = event;
       const atMs = time === undefined ? undefined : timestampMs(time);
-      return { id, event, share: toShare(event), bytes: view.event(id)?.bytes ?? 0, atMs };
-    };
-    const [audit, events] = [true, false].map((wantsAudit) =>
-      view
-        .events()
-        .filter((event) => isAudit(event) === wantsAudit)
-        .map(toRemovable),
-    );
-    return [
-      ...this.planRemoval('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, nowMs),
-      ...this.planRemoval('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, nowMs),
-    ].map(({ id, event }) => ({ kind: 'event', id, event }));
+      records.push({ id, event, share: toShare(event), bytes: view.event(id)?.bytes ?? 0, atMs });
+    }
+    const limits =
+      group === 'audit'
+        ? { maxMs: auditMs, maxBytes: auditBytes }
+        : { maxMs: eventMs, maxBytes: eventBytes };
+    return this.planRemoval(group, records, limits, nowMs).map(({ id, event }) => ({
+      kind: 'event',
+      id,
+      event,
+    }));
   }
 
   /** Plans the deletions of one group, and records the bytes of the records that stay. */
