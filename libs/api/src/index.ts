@@ -74,6 +74,7 @@ export { MessageWriter } from './wire/message-writer.js';
 export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
 export { directSenderKey } from './wire/direct-sender.js';
+export { beginLongWaitKey } from './wire/long-wait.js';
 export type { DirectSender } from './wire/direct-sender.js';
 export {
   createEncodedMessage,

@@ -96,9 +96,9 @@ class SimulatedAgent {
 
   private get transport(): CoordinatorTransport {
     return {
-      connect: async (address, signal) => {
+      connect: async (address, signal, onReached) => {
         if (this.state !== 'healthy') return new Promise(() => undefined);
-        const connection = await this.coordinatorTransport.connect(address, signal);
+        const connection = await this.coordinatorTransport.connect(address, signal, onReached);
         this.connection = connection;
         return {
           enroll: (request) => connection.enroll(request),

@@ -69,8 +69,8 @@ export function toHello(
     readonly bootId: string;
     readonly capabilities: readonly string[];
     readonly conditions: readonly Condition[];
-    /** Epoch of the leader that this agent does not reach; 0: none. */
-    readonly unreachableEpoch: bigint;
+    /** The leader that this agent does not reach. Absent: there is none. */
+    readonly unreachableLeader?: { readonly epoch: bigint; readonly address: string } | undefined;
   },
 ): Hello {
   return create(HelloSchema, {
@@ -80,7 +80,8 @@ export function toHello(
     instanceId: identity.instanceId,
     clusterId: identity.clusterId ?? '',
     bootId: state.bootId,
-    unreachableEpoch: state.unreachableEpoch,
+    unreachableEpoch: state.unreachableLeader?.epoch ?? 0n,
+    unreachableAddress: state.unreachableLeader?.address ?? '',
     highestEpoch: identity.highestEpoch,
     region: node.region,
     zone: node.zone,

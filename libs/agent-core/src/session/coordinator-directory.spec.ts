@@ -156,7 +156,7 @@ describe('CoordinatorDirectory', () => {
   ])('tells which leader the agent does not reach: %s', (_name, outcomes, epoch) => {
     const directory = new CoordinatorDirectory([A, B, C]);
     for (const outcome of outcomes) directory.next(outcome);
-    expect(directory.unreachableEpoch).toBe(epoch);
+    expect(directory.unreachableLeader?.epoch ?? 0n).toBe(epoch);
   });
 
   it('dials the coordinators that the cluster has named after the configured ones', () => {

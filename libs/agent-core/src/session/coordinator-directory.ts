@@ -23,7 +23,7 @@ export interface DialOutcome {
   readonly hadSession: boolean;
   /** True when the coordinator did not answer: it may be gone with its machine. */
   readonly isSilent: boolean;
-  /** True when no connection to the coordinator was opened. */
+  /** True when no TCP connection to the coordinator was opened. */
   readonly isUnreachable: boolean;
   /** Monotonic time at the end, milliseconds. */
   readonly nowMs: number;
@@ -45,9 +45,12 @@ export interface NextDial {
   readonly address: string;
   /** A coordinator named this address as that of the leader: the agent dials at once. */
   readonly isRedirect: boolean;
-  /** The coordinator at this address did not answer a moment ago, and others are left to dial. */
+  /**
+   * The coordinator at this address did not answer a moment ago, and another one did in the last
+   * round.
+   */
   readonly wasSilent: boolean;
-  /** The leader was lost with this attempt: the coordinators that are left elect another one. */
+  /** The leader was lost with this attempt: the other coordinators may still elect the next one. */
   readonly hasLostLeader: boolean;
   /** True when no address is left that was not tried since the last session. */
   readonly hasTriedAll: boolean;
@@ -68,8 +71,9 @@ export class CoordinatorDirectory {
   /** Epoch in which the coordinator at {@link address} was named as the leader. */
   private namedEpoch: bigint | undefined;
   /** The leader of the newest session, or the newest one that was named. */
-  private leader: NamedLeader | undefined;
-  private unreachable = 0n;
+  private leader: (NamedLeader & { readonly hadSession: boolean }) | undefined;
+  /** As {@link unreachableLeader}. */
+  private lost: { readonly address: string; readonly epoch: bigint } | undefined;
   /** When a coordinator did not answer, and the epoch of that attempt, by address. */
   private readonly silences = new Map<
     string,
@@ -85,8 +89,7 @@ export class CoordinatorDirectory {
   /**
    * @param configured - Base addresses, at least one, all with the same scheme.
    * @param known - What {@link mergeKnown} has returned last.
-   * @param isReversed - True: goes through the addresses from the first to the last, to the one before
-   *   the last, and so on. When agents with the same addresses lose their leader, half of them should
+   * @param isReversed - True: dials the first address, then the last, then backwards. When agents with the same addresses lose their leader, half of them should
    *   do so, so that they do not all dial the same coordinator.
    */
   constructor(
@@ -110,11 +113,11 @@ export class CoordinatorDirectory {
   }
 
   /**
-   * Epoch of the leader that the agent does not reach, since the newest dial of its address failed; 0:
-   * there is none.
+   * The leader that the agent does not reach, since the newest dial of its address failed; undefined:
+   * there is none, or its epoch is not known.
    */
-  get unreachableEpoch(): bigint {
-    return this.unreachable;
+  get unreachableLeader(): { readonly address: string; readonly epoch: bigint } | undefined {
+    return this.lost;
   }
 
   /** Uses the addresses of known coordinators from the next attempt on. */
@@ -140,7 +143,7 @@ export class CoordinatorDirectory {
       this.redirects += 1;
       this.address = leader.address;
       this.namedEpoch = leader.epoch;
-      this.leader = leader;
+      this.leader = { ...leader, hadSession: false };
       this.isRedirected = true;
       return {
         address: this.address,
@@ -162,20 +165,21 @@ export class CoordinatorDirectory {
 
   /**
    * Records whether the agent reaches the leader of {@link leader}.
-   * @returns True when the agent has just learnt that it does not, without a long wait: the other
-   *   coordinators have not elected another leader yet.
+   * @returns True when this attempt is the first to show that the agent does not reach the leader of
+   *   its session, and has failed fast: an election may still run.
    */
   private noteReach({ hadSession, isSilent, isUnreachable, epoch }: DialOutcome): boolean {
-    if (hadSession) this.leader = { address: this.address, epoch };
-    if (this.leader?.address !== this.address) return false;
-    const before = this.unreachable;
-    this.unreachable = isSilent || isUnreachable ? (this.leader.epoch ?? 0n) : 0n;
-    return this.unreachable > before && !isSilent;
+    if (hadSession) this.leader = { address: this.address, epoch, hadSession };
+    const { leader, lost: before } = this;
+    if (leader?.address !== this.address) return false;
+    const isLost = leader.epoch !== undefined && (isSilent || isUnreachable);
+    this.lost = isLost ? { address: leader.address, epoch: leader.epoch } : undefined;
+    return isLost && leader.hadSession && leader.epoch !== before?.epoch && !isSilent;
   }
 
   /**
    * Goes on with the round, also after a named leader that is gone.
-   * @param except - An address that is left out if there is another one.
+   * @param except - Address to skip, unless it is the only one.
    */
   private advance(except: string | undefined): void {
     const count = this.addresses.length;

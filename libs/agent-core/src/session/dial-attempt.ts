@@ -8,19 +8,19 @@ import type { NamedLeader } from './coordinator-directory.js';
  * coordinator, or one that was named as the leader, has as much time as the admission of thousands of
  * agents takes: dialling again meanwhile would only add load.
  */
-const SILENCE_MS = { ofSeveral: 10_000, ofOnlyOne: 60_000 };
+const NO_ANSWER_MS = { ofSeveral: 10_000, ofOnlyOne: 60_000 };
 /**
- * Time to the TCP connection, milliseconds. The machine of a coordinator may be gone, also of one that
- * was named as the leader. A coordinator that has just been silent must accept the connection quickly:
+ * Time to the TCP connection, milliseconds. The machine of a coordinator may be gone, even when others
+ * name that coordinator as the leader. A coordinator that has just been silent must accept the connection quickly:
  * meanwhile the lease of this node runs at a new leader.
  */
 const REACH_MS = { ofSeveral: 5_000, ofSilent: 1_000 };
 /**
- * The agents of a large cluster wait longer for a silent coordinator, which may have to look at all
+ * The agents of a large cluster wait longer for a silent coordinator, which may have to accept all
  * their connections: this many times the longest pause between two dials, which the coordinator
  * computes from its time to admit all agents.
  */
-const PAUSES_OF_SILENCE = 5;
+const NO_ANSWER_PER_PAUSE = 5;
 /**
  * Time to the Welcome of a coordinator that answers pings, milliseconds. While no coordinator leads,
  * the others let agents wait for a few seconds; thousands of agents wait longer for their turn.
@@ -44,10 +44,10 @@ export interface DialAttempt {
   admitted: boolean;
   /** True when the coordinator did not answer in time. */
   silent: boolean;
+  /** True when the agent has dialled the address: it has all that a connection needs. */
+  dialled: boolean;
   /** True when the machine at the address has accepted the TCP connection. */
   reached: boolean;
-  /** True when the connection was open. */
-  opened: boolean;
 }
 
 /**
@@ -67,7 +67,7 @@ export function createAttempt(
   },
 ): DialAttempt {
   const progress = { welcomed: false, admitted: false, silent: false };
-  return { address, ...chooseTimeouts(dial), ...progress, reached: false, opened: false };
+  return { address, ...chooseTimeouts(dial), ...progress, dialled: false, reached: false };
 }
 
 function chooseTimeouts({
@@ -77,7 +77,7 @@ function chooseTimeouts({
   busyRounds,
   maxPauseMs,
 }: Parameters<typeof createAttempt>[1]): Timeouts {
-  const { ofSeveral, ofOnlyOne } = SILENCE_MS;
+  const { ofSeveral, ofOnlyOne } = NO_ANSWER_MS;
   if (isSingle || isRedirect)
     return {
       reachMs: isSingle ? ofOnlyOne : REACH_MS.ofSeveral,
@@ -85,11 +85,11 @@ function chooseTimeouts({
       silenceMs: ofOnlyOne,
       welcomeMs: WELCOME_TIMEOUT_MS.ofOnlyOne,
     };
-  const firstMs = Math.max(ofSeveral, PAUSES_OF_SILENCE * maxPauseMs);
+  const firstMs = Math.max(ofSeveral, NO_ANSWER_PER_PAUSE * maxPauseMs);
   const silenceMs = Math.min(ofOnlyOne, firstMs * 2 ** busyRounds);
   return {
     reachMs: wasSilent ? REACH_MS.ofSilent : REACH_MS.ofSeveral,
-    openMs: silenceMs,
+    openMs: wasSilent && busyRounds === 0 ? REACH_MS.ofSilent : silenceMs,
     silenceMs,
     welcomeMs: Math.max(WELCOME_TIMEOUT_MS.ofSeveral, silenceMs),
   };
@@ -185,11 +185,8 @@ export function noteReached(attempt: DialAttempt, timer: AnswerTimer): void {
   timer.restart(attempt.openMs);
 }
 
-/**
- * Records that the connection is open, and begins the time to the Welcome. The open connection is an
- * answer, for which the agent may have waited behind thousands of others.
- */
-export function noteOpened(attempt: DialAttempt, timer: AnswerTimer): void {
-  attempt.opened = true;
-  timer.restart(attempt.welcomeMs);
+/** Records that the agent dials, and begins the time to the TCP connection. */
+export function noteDialled(attempt: DialAttempt, timer: AnswerTimer): void {
+  attempt.dialled = true;
+  timer.restart(attempt.reachMs);
 }

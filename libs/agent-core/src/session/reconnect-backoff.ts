@@ -23,7 +23,7 @@ export class ReconnectBackoff {
 
   constructor(private readonly random: Random) {}
 
-  /** Applies the bounds of the coordinator. A bound that is not set stays as it is. */
+  /** Applies the times that a Welcome or ReconnectTimes sets. A time that is absent stays. */
   applyTimes({
     reconnectSpread,
     reconnectPauseMax,
@@ -53,7 +53,7 @@ export class ReconnectBackoff {
     return backoffDelayMs(policy, this.failures, this.random);
   }
 
-  /** Longest delay between two dials, milliseconds; the coordinator sets it by its agents. */
+  /** Longest delay between two dials, milliseconds; the coordinator sets it by its nodes. */
   get maxPauseMs(): number {
     return this.maxMs;
   }

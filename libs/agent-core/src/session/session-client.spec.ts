@@ -291,7 +291,11 @@ describe('SessionClient', () => {
     coordinator.dropConnections();
     await clock.advance(10_000);
     expect(coordinator.dials).toEqual(['http://a', 'http://a', 'http://b']);
-    expect(coordinator.hellos.map(({ unreachableEpoch }) => unreachableEpoch)).toEqual([0n, 7n]);
+    expect(
+      coordinator.hellos.map(({ unreachableEpoch: epoch, unreachableAddress: address }) =>
+        `${epoch} ${address}`.trim(),
+      ),
+    ).toEqual(['0', '7 http://a']);
   });
 
   it('waits longer in each round in which every machine accepts the connection and none answers', async () => {

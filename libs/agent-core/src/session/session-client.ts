@@ -10,7 +10,7 @@ import {
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorConnection, FileCalls } from './coordinator-transport.js';
-import { AnswerTimer, noteOpened, noteReached, type DialAttempt } from './dial-attempt.js';
+import { AnswerTimer, noteDialled, noteReached, type DialAttempt } from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
 import { PingMonitor } from './ping-monitor.js';
@@ -109,7 +109,7 @@ export class SessionClient {
    */
   private async runSession(attempt: DialAttempt, signal: AbortSignal): Promise<void> {
     const { transport, clock, replicas } = this.options;
-    const { address, reachMs, silenceMs } = attempt;
+    const { address, silenceMs } = attempt;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
     const abortSession = (reason: CloudlessError): void => {
@@ -148,11 +148,12 @@ export class SessionClient {
     });
     try {
       await this.prepareIdentity(address, dialing.signal);
-      answerTimer.restart(reachMs);
+      noteDialled(attempt, answerTimer);
       const onReached = (): void => noteReached(attempt, answerTimer);
       const open = await transport.connect(address, dialing.signal, onReached);
       connection = open;
-      noteOpened(attempt, answerTimer);
+      // The connection is an answer, for which the agent may have waited behind thousands of others.
+      answerTimer.restart(attempt.welcomeMs);
       if (failure !== undefined) throw failure;
       detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
@@ -219,7 +220,7 @@ export class SessionClient {
         bootId,
         capabilities: capabilities(),
         conditions: nodeMonitor.conditions,
-        unreachableEpoch: this.dials.unreachableEpoch,
+        unreachableLeader: this.dials.unreachableLeader,
       }),
     };
     for (const value of toInventory(replicas.listReports())) yield { case: 'inventory', value };

@@ -10,7 +10,7 @@ import { ReconnectBackoff } from './reconnect-backoff.js';
  * @example
  * const attempt = dials.begin();
  * const failure = await run(attempt);
- * await sleep(clock, dials.end(attempt, { failure, nowMs: clock.now() }));
+ * await sleep(clock, dials.end(attempt, { failure, nowMs: clock.now() }), signal);
  */
 export class SessionDials {
   private readonly directory: CoordinatorDirectory;
@@ -29,17 +29,17 @@ export class SessionDials {
     this.next = { address: this.directory.current, isRedirect: false, wasSilent: false };
   }
 
-  /** As {@link CoordinatorDirectory.unreachableEpoch}. */
-  get unreachableEpoch(): bigint {
-    return this.directory.unreachableEpoch;
+  /** The leader that the agent does not reach; undefined: there is none. */
+  get unreachableLeader(): CoordinatorDirectory['unreachableLeader'] {
+    return this.directory.unreachableLeader;
   }
 
-  /** As {@link CoordinatorDirectory.setKnown}. */
+  /** Uses the addresses of known coordinators from the next attempt on. */
   setKnown(known: readonly StoredCoordinator[]): void {
     this.directory.setKnown(known);
   }
 
-  /** As {@link ReconnectBackoff.applyTimes}. */
+  /** Uses the times of a Welcome or of ReconnectTimes. A time that is absent stays. */
   applyTimes(times: Parameters<ReconnectBackoff['applyTimes']>[0]): void {
     this.backoff.applyTimes(times);
   }
@@ -68,11 +68,11 @@ export class SessionDials {
       readonly nowMs: number;
     },
   ): number {
-    const { welcomed, silent, opened, epoch } = attempt;
+    const { welcomed, silent, dialled, reached, epoch } = attempt;
     const next = this.directory.next({
       hadSession: welcomed,
       isSilent: silent,
-      isUnreachable: !opened,
+      isUnreachable: dialled && !reached && !welcomed,
       nowMs: result.nowMs,
       epoch,
       leader: readNamedLeader(result.failure),

@@ -108,7 +108,7 @@ export class FakeCoordinator implements CoordinatorTransport {
       signal.addEventListener('abort', () => reject(signal.reason)),
     );
     if (this.isGone(address)) await aborted;
-    onReached();
+    if (this.reachable) onReached();
     await Promise.race([this.beforeConnect(), aborted]);
     if (!this.reachable || signal.aborted)
       throw new CloudlessError('unavailable', 'connection refused');

@@ -1,9 +1,14 @@
-import { ConnectError } from '@connectrpc/connect';
-import { readLeaderHint } from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import { ConnectError, createClient } from '@connectrpc/connect';
+import {
+  AgentMessageSchema,
+  CoordinatorService,
+  readLeaderHint,
+  type AgentMessage,
+} from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { FollowerBed, createFakeLeader } from '../testing/follower-bed.js';
 import { ScriptedAgent } from '../testing/scripted-agent.js';
-import { SESSION_HOLD_MS } from './held-sessions.js';
 
 let bed: ApiTestBed;
 let follower: FollowerBed;
@@ -20,12 +25,16 @@ afterEach(async () => {
 const NO_LEADER = 'no coordinator leads at the moment; retry';
 
 /** Opens a session of an agent of this node at the follower. */
-async function openSession(unreachableEpoch = 0n, nodeId = 'node-1'): Promise<ScriptedAgent> {
+async function openSession(
+  unreachableEpoch = 0n,
+  nodeId = 'node-1',
+  unreachableAddress = 'http://c1',
+): Promise<ScriptedAgent> {
   const instanceId = `instance-of-${nodeId}-0123456789`;
   const { clusterId } = await bed.client.enrollNode({ nodeId, instanceId });
   const agent = new ScriptedAgent(follower.transport, nodeId, {
     ...{ protocolMin: 1, protocolMax: 2, nodeId, instanceId, clusterId },
-    ...{ unreachableEpoch, maxReplicas: 10 },
+    ...{ unreachableEpoch, unreachableAddress, maxReplicas: 10 },
   });
   await bed.clock.advance(0);
   return agent;
@@ -37,6 +46,9 @@ function readAnswer({ failure, kinds }: ScriptedAgent): string {
   return readLeaderHint(failure)?.address ?? ConnectError.from(failure).rawMessage;
 }
 
+async function* silence(): AsyncGenerator<AgentMessage> {
+  await new Promise(() => undefined);
+}
 const lead = (): void => {
   follower.setLeader();
   follower.router.serve({ role: 'leader', calls: bed.api.calls });
@@ -55,26 +67,28 @@ describe('a coordinator that follows', () => {
     expect(readLeaderHint(failure)).toEqual({ address: 'http://c1', id: 'c1', epoch: '1' });
   });
 
-  it('refuses a session at once when its view is older than the lease of a leader', async () => {
+  it('refuses a session after a second when its view is older than the lease of a leader', async () => {
     follower.setLeader(createFakeLeader(bed));
     cutOff();
-    expect(readAnswer(await openSession(1n))).toBe(NO_LEADER);
+    const agent = await openSession();
+    await bed.clock.advance(999);
+    expect(readAnswer(agent)).toBe('waits');
+    await bed.clock.advance(1);
+    expect(readAnswer(agent)).toBe(NO_LEADER);
   });
 
   it.each([
     { name: 'no coordinator leads', leads: false, unreachableEpoch: 0n },
     {
-      name: 'only the leader leads that the agent does not reach',
+      name: 'the agent does not reach the leader',
       leads: true,
       unreachableEpoch: 1n,
+      holdMs: 1_000,
     },
   ])('holds a session while $name, and names the next leader', async (row) => {
     if (row.leads) follower.setLeader(createFakeLeader(bed));
     const agent = await openSession(row.unreachableEpoch);
-    await bed.clock.advance(SESSION_HOLD_MS - 1);
-    expect(readAnswer(agent)).toBe('waits');
-    follower.setLeader();
-    await bed.clock.advance(0);
+    await bed.clock.advance(2_999);
     expect(readAnswer(agent)).toBe('waits');
     follower.setLeader(createFakeLeader(bed, 2n));
     await bed.clock.advance(1);
@@ -84,20 +98,66 @@ describe('a coordinator that follows', () => {
   it('names the leader that an agent does not reach after the hold: that leader is alive', async () => {
     follower.setLeader(createFakeLeader(bed));
     const agent = await openSession(1n);
-    await bed.clock.advance(SESSION_HOLD_MS);
+    await bed.clock.advance(3_000);
     expect(readAnswer(agent)).toBe('http://c1');
+  });
+
+  it('names at once a leader with another address than the one that the agent does not reach', async () => {
+    follower.setLeader(createFakeLeader(bed));
+    expect(readAnswer(await openSession(1n, 'node-1', 'http://load-balancer'))).toBe('http://c1');
+  });
+
+  it.each([
+    { name: 'it was restarted before the lease of its earlier process has ended', epoch: 0n },
+    { name: 'it is about to lead', epoch: 1n },
+  ])('holds a session while the view names this coordinator itself: $name', async ({ epoch }) => {
+    follower.setLeader({
+      ...createFakeLeader(bed),
+      known: { epoch: 2n, address: 'http://c2', coordinatorId: 'c2' },
+    });
+    const agent = await openSession(epoch);
+    await bed.clock.advance(2_999);
+    expect(readAnswer(agent)).toBe('waits');
+    await bed.clock.advance(1);
+    expect(readAnswer(agent)).toBe(NO_LEADER);
   });
 
   it('gives a session up when no coordinator leads for the whole hold', async () => {
     const agent = await openSession();
-    await bed.clock.advance(SESSION_HOLD_MS);
+    await bed.clock.advance(3_000);
     expect(readAnswer(agent)).toBe(NO_LEADER);
   });
 
-  it('gives a held session up when its view becomes too old', async () => {
+  it('gives a held session up when its view has become too old', async () => {
     const agent = await openSession();
+    await bed.clock.advance(600);
     cutOff();
-    await bed.clock.advance(500);
+    await bed.clock.advance(1_000);
+    expect(readAnswer(agent)).toBe(NO_LEADER);
+  });
+
+  it.each([
+    { name: 'sends nothing', messages: (): AsyncIterable<AgentMessage> => silence() },
+    {
+      name: 'begins with another message than Hello',
+      messages: async function* (): AsyncGenerator<AgentMessage> {
+        yield create(AgentMessageSchema, { message: { case: 'usage', value: {} } });
+        yield* silence();
+      },
+    },
+  ])('refuses a client that $name', async ({ messages }) => {
+    const client = createClient(CoordinatorService, follower.transport);
+    const answer = client.session(messages())[Symbol.asyncIterator]().next();
+    const outcome = answer.catch((reason: unknown) => ConnectError.from(reason).rawMessage);
+    await bed.clock.advance(3_000);
+    expect(await outcome).toBe(NO_LEADER);
+  });
+
+  it('ends its held sessions when it closes', async () => {
+    const agent = await openSession();
+    await bed.clock.advance(100);
+    follower.router.close();
+    await bed.clock.advance(10);
     expect(readAnswer(agent)).toBe(NO_LEADER);
   });
 

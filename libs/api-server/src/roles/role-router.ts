@@ -1,6 +1,6 @@
 import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext, ServiceImpl } from '@connectrpc/connect';
-import { CoordinatorService, type AgentMessage } from '@cloudless/api';
+import { CoordinatorService, beginLongWaitKey, type AgentMessage } from '@cloudless/api';
 import { CloudlessError, type Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { CallAccess, type AccessDeps } from '../access/call-access.js';
@@ -8,7 +8,7 @@ import { guardService } from '../routes/service-guard.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
 import { isForwarded, namesClient } from './forwarding-headers.js';
-import { HeldSessions, readUnreachableEpoch, withFirst } from './held-sessions.js';
+import { HeldSessions, withFirst } from './held-sessions.js';
 import { ChangeSignal, type KnownLeader } from './leader-directory.js';
 import { LeaderForwarder, isReadMethod, type LeaderForwarderDeps } from './leader-forwarder.js';
 import { createNotLeaderError, createRoleChangedError } from './role-errors.js';
@@ -57,7 +57,7 @@ export class RoleRouter {
       waitForChange: (timeoutMs, signal) => this.forwarder.waitForChange(timeoutMs, signal),
       sleep: (delayMs, signal) => this.forwarder.sleep(delayMs, signal),
       isLeading: () => this.leading !== undefined,
-      namedLeader: () => this.namedLeader,
+      findOtherLeader: () => this.otherLeader,
       isCutOff: () => this.isCutOff,
     });
     this.watchAge();
@@ -98,6 +98,7 @@ export class RoleRouter {
 
   close(): void {
     this.ageTimer?.cancel();
+    this.heldSessions.close();
     this.forwarder.close();
   }
 
@@ -107,6 +108,15 @@ export class RoleRouter {
    */
   private get namedLeader(): KnownLeader | undefined {
     return this.isCutOff ? undefined : this.deps.leaders.leader();
+  }
+
+  /**
+   * The leader to which agents are sent: not this coordinator, which may be about to lead, has just
+   * led, or has been restarted before the lease of its earlier process ends.
+   */
+  private get otherLeader(): KnownLeader | undefined {
+    const { namedLeader } = this;
+    return namedLeader?.coordinatorId === this.deps.coordinatorId ? undefined : namedLeader;
   }
 
   /** True while the view is so old that the leader that it shows may have lost its lease. */
@@ -141,7 +151,7 @@ export class RoleRouter {
       if (method === SESSION)
         return this.holdSession(request as AsyncIterable<AgentMessage>, context);
       if (servedBy === 'leaderDirectly')
-        throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
+        throw createNotLeaderError(this.otherLeader, AGENT_STREAMS);
       const takeOver = (): { readonly response: unknown } | undefined => {
         const { leading } = this;
         return leading && { response: this.serveHere(leading, method, request, context) };
@@ -166,15 +176,25 @@ export class RoleRouter {
     messages: AsyncIterable<AgentMessage>,
     context: HandlerContext,
   ): AsyncGenerator<unknown> {
+    const { access, heldSessions } = this;
+    context.values.get(beginLongWaitKey)?.();
     const incoming = messages[Symbol.asyncIterator]();
-    const first = await incoming.next();
-    await this.heldSessions.hold(readUnreachableEpoch(first), context.signal);
-    context.signal.throwIfAborted();
-    const { leading } = this;
-    if (leading === undefined)
-      throw createNotLeaderError(this.namedLeader, 'the streams of agents are');
-    const all = withFirst(first, incoming);
-    yield* this.serveHere(leading, SESSION, all, context) as AsyncIterable<unknown>;
+    try {
+      const first = await heldSessions.readFirst(incoming);
+      const hello = first?.done === true ? undefined : first?.value.message;
+      if (first !== undefined && hello?.case === 'hello') {
+        access.requireNode(access.getCaller(context), hello.value.nodeId);
+        await heldSessions.hold(hello.value, context.signal);
+        context.signal.throwIfAborted();
+        const { leading } = this;
+        const all = withFirst(first, incoming);
+        if (leading !== undefined)
+          return yield* this.serveHere(leading, SESSION, all, context) as AsyncIterable<unknown>;
+      }
+      throw createNotLeaderError(this.otherLeader, AGENT_STREAMS);
+    } finally {
+      incoming.return?.().catch(() => undefined);
+    }
   }
 
   /**
@@ -315,6 +335,8 @@ const STALE_HOLD_MS = 1_000;
 /** Names the coordinators to clients, who need them most while one is cut off. */
 const SERVER_INFO = CoordinatorService.method.getServerInfo;
 const SESSION = CoordinatorService.method.session;
+/** Subject of the error of a call that an agent has to make at the leader. */
+const AGENT_STREAMS = 'the streams of agents are';
 /** Longest time for which forwarded calls wait for the end of the lease that is handed over, ms. */
 const MAX_REVOCATION_MS = 500;
 /**

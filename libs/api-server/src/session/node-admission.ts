@@ -64,6 +64,7 @@ export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<
       conditions: [],
       highestEpoch: 0n,
       unreachableEpoch: 0n,
+      unreachableAddress: '',
     });
     if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, storedHello))
       await saveHello(deps, node, storedHello);

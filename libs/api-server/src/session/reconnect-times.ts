@@ -46,8 +46,8 @@ export function computeReconnectTimes(nodes: number, leaseMs: number): Times {
 
 type Times = Required<Omit<ReconnectTimes, keyof Message>>;
 
-/** Factor by which the number of nodes changes before agents get other times. */
-const MUCH = 1.5;
+/** Factor by which the number of nodes changes before agents get new times. */
+const ANNOUNCED_CHANGE = 1.5;
 /** Number of nodes up to which the times hardly matter. */
 const FEW_NODES = 100;
 
@@ -70,14 +70,14 @@ export class CurrentReconnectTimes {
   }
 
   /**
-   * Counts the nodes that a commit has added or removed, and sends other times to the agents when the
-   * number has changed much.
+   * Counts the nodes that a commit has added or removed, and sends the new times to the agents when
+   * the number has changed much.
    */
-  noteChanges(changes: readonly NodeCountChange[], sessions: Iterable<ToldSession>): void {
+  noteChanges(changes: readonly NodeCountChange[], sessions: Iterable<NotifiedSession>): void {
     for (const { kind, before, after } of changes)
       if (kind === 'node') this.nodes += Number(after !== undefined) - Number(before !== undefined);
     const [few, many] = [this.nodes, this.announcedNodes].sort((a, b) => a - b) as [number, number];
-    if (many <= FEW_NODES || many < MUCH * few) return;
+    if (many <= FEW_NODES || many < ANNOUNCED_CHANGE * few) return;
     this.announcedNodes = this.nodes;
     const message = create(CoordinatorMessageSchema, {
       message: { case: 'reconnectTimes', value: this.times },
@@ -86,13 +86,13 @@ export class CurrentReconnectTimes {
   }
 }
 
-/** What counts of a change. */
+/** The part of a record change that {@link CurrentReconnectTimes} reads. */
 interface NodeCountChange extends Pick<RecordChange, 'kind'> {
   readonly before?: unknown;
   readonly after?: unknown;
 }
 
-/** A session whose agent gets other times. */
-interface ToldSession {
+/** A session whose agent gets new times. */
+interface NotifiedSession {
   readonly outbox: { push(key: string, message: CoordinatorMessage): void };
 }

@@ -105,12 +105,14 @@ describe('SessionHub.runSession', () => {
       zone: 'zone-a',
       conditions: [{ type: ConditionType.DISK_PRESSURE, status: true }],
       unreachableEpoch: 1n,
+      unreachableAddress: 'http://a',
     });
     expect(bed.state.view().node('node-1')?.value.hello).toMatchObject({
       zone: 'zone-a',
       conditions: [],
       highestEpoch: 0n,
       unreachableEpoch: 0n,
+      unreachableAddress: '',
     });
     expect(bed.nodes.conditions.get('node-1')).toHaveLength(1);
     expect(bed.events('NodeJoined')).toHaveLength(1);

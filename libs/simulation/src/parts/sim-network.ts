@@ -26,7 +26,11 @@ export interface DialOptions {
 export function createSimTransport(options: DialOptions): CoordinatorTransport {
   const { wrap = (connection) => connection } = options;
   return {
-    connect: async (address, signal) => wrap(await dial(options, address, signal)),
+    connect: async (address, signal, onReached) => {
+      const connection = await dial(options, address, signal);
+      onReached?.();
+      return wrap(connection);
+    },
   };
 }
 

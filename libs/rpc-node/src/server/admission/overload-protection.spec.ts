@@ -11,7 +11,7 @@ import {
   createGrpcWebTransport,
 } from '@connectrpc/connect-node';
 import { settle } from '@cloudless/base/testing';
-import { CoordinatorService } from '@cloudless/api';
+import { CoordinatorService, beginLongWaitKey } from '@cloudless/api';
 import { defaultRpcLimits, type RpcServer } from '../options.js';
 import { aLog, serversOfTest } from '../testing/fixture.js';
 import { CREATE_PATH, envelope, http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
@@ -151,6 +151,10 @@ describe('a request message', () => {
   });
 });
 
+async function* silence(): AsyncGenerator<never> {
+  await new Promise(() => undefined);
+}
+
 describe('a slow request body', () => {
   it('does not count as a running call of its priority', async () => {
     const { url, address } = await open({
@@ -168,6 +172,39 @@ describe('a slow request body', () => {
     await http1(url, { path: '/nothing' });
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     socket.destroy();
+  });
+
+  it('leaves its place to other calls once its handler begins a long wait', async () => {
+    let endWait = (): void => undefined;
+    const { url } = await open({
+      limits: {
+        priorities: {
+          ...defaultRpcLimits.priorities,
+          write: { running: 1, waiting: 0, waitMs: 1 },
+        },
+      },
+      registerRoutes: (router) =>
+        router
+          .rpc(createWorkload, () => ({ name: 'created' }))
+          .rpc(CoordinatorService.method.session, async function* (_messages, { values }) {
+            values.get(beginLongWaitKey)?.();
+            await new Promise<void>((resolve) => (endWait = resolve));
+            yield {};
+          }),
+    });
+    const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }));
+    const session = client.session(silence())[Symbol.asyncIterator]();
+    const first = session.next();
+    while (
+      !(await client.createWorkload({}).then(
+        () => true,
+        () => false,
+      ))
+    )
+      await new Promise((resolve) => setImmediate(resolve));
+    endWait();
+    expect((await first).done).toBe(false);
+    await session.return?.();
   });
 
   it('adds the request head and the received bytes to waitingRequestBytes', async () => {

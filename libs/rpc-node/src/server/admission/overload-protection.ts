@@ -51,6 +51,8 @@ export interface AdmittedCall {
    * (unary call) or has started (stream).
    */
   withFinish(responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+  /** Lets the call no longer count as running. A second call has no effect. */
+  finish(): void;
 }
 
 /** Bytes of flags and length before each message of a streaming protocol. */
@@ -184,6 +186,7 @@ export class OverloadProtection {
       interleaved ? withMessageQuota(responseBody, acquireQuota) : responseBody;
     return {
       body,
+      finish,
       withFinish: (responseBody) =>
         longRunning
           ? finishAtStart(applyQuota(responseBody), finish)

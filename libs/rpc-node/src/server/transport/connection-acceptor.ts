@@ -8,7 +8,7 @@ import { listen, type ListenAddress } from './listen.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { MisdirectedClients } from './misdirected-clients.js';
 import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
-import { TurnQueue } from './turn-queue.js';
+import { PacedQueue } from './paced-queue.js';
 
 export interface ConnectionAcceptorSettings {
   readonly clock: Clock;
@@ -37,11 +37,11 @@ export interface ConnectionAcceptorSettings {
 }
 
 /**
- * Connections in plaintext, and TLS handshakes, that begin in one iteration of the event loop: a few
- * milliseconds of work each. Thousands of agents that dial at once must not keep a leader from the
- * renewal of its lease.
+ * Connections in plaintext that begin in one iteration of the event loop, a few milliseconds of work
+ * together; {@link HandshakeQueue} limits TLS handshakes. Thousands of agents that dial at once must
+ * not keep a leader from the renewal of its lease.
  */
-const STARTS_PER_ITERATION = { plaintext: 16, tls: 4 };
+const PLAINTEXT_STARTS_PER_ITERATION = 16;
 
 /**
  * Listens on a port, limits the number of connections, detects the protocol of each and makes the
@@ -53,13 +53,9 @@ export class ConnectionAcceptor {
   private readonly tls: TlsAcceptor | undefined;
   private readonly misdirected: MisdirectedClients;
   private readonly handshakes: HandshakeQueue<ServerConnection>;
-  private readonly plaintextStarts = new TurnQueue<ServerConnection>(
-    STARTS_PER_ITERATION.plaintext,
+  private readonly plaintextStarts = new PacedQueue<ServerConnection>(
+    PLAINTEXT_STARTS_PER_ITERATION,
     (connection) => this.servePlaintext(connection),
-  );
-  private readonly tlsStarts = new TurnQueue<ServerConnection>(
-    STARTS_PER_ITERATION.tls,
-    (connection) => this.startHandshake(connection),
   );
   private nextNumber = 1;
   private droppedCount = 0;
@@ -69,7 +65,7 @@ export class ConnectionAcceptor {
     const { log, clock, tls, protocols, maxConnections, maxHandshakes } = settings;
     this.handshakes = new HandshakeQueue({
       ...{ clock, maxHandshakes },
-      start: (connection) => this.tlsStarts.add(connection),
+      start: (connection) => this.startHandshake(connection),
       evict: (connection) => {
         this.pool.evict(connection);
         this.recordDrop();
@@ -172,11 +168,11 @@ export class ConnectionAcceptor {
   }
 
   private servePlaintext(connection: ServerConnection): void {
-    if (!connection.isClosed) this.settings.serve(connection, connection.socket);
+    const { socket } = connection;
+    if (!socket.destroyed) this.settings.serve(connection, socket);
   }
 
   private startHandshake(connection: ServerConnection): void {
-    if (connection.isClosed) return;
     connection.onHandshakeStart();
     this.tls?.accept(connection.socket, (secure, peer) => {
       this.pool.markSecure(connection);

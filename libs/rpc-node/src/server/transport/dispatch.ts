@@ -6,6 +6,7 @@ import {
 } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect';
+import { beginLongWaitKey } from '@cloudless/api';
 import { definedFields, errorFields, type Clock, type Log } from '@cloudless/base';
 import type {
   AdmittedCall,
@@ -55,6 +56,12 @@ export type Dispatch = (
   request: AnyRequest,
   response: AnyResponse,
 ) => void;
+
+/** The end of a call that does not count as running. */
+const NO_LIMITS: Omit<AdmittedCall, 'body'> = {
+  withFinish: (responseBody) => responseBody,
+  finish: () => undefined,
+};
 
 /**
  * Checks host, origin, head size and path of each request and the right of its client to call, then
@@ -107,7 +114,8 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         sendRefusal(response, authorization.refusal);
         return;
       }
-      const { body, withFinish } = await admit(call, post, authorization);
+      const { body, withFinish, finish } = await admit(call, post, authorization);
+      contextValues.set(beginLongWaitKey, finish);
       const checked = inspectBody(
         handler,
         { header, body: post?.queryBody ?? body },
@@ -160,9 +168,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     { refusal }: Authorization,
   ): Promise<AdmittedCall> => {
     const { request, signal, control } = call;
-    const withFinish = (responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> =>
-      responseBody;
-    if (!isCall(call, post)) return { body: toRequestBody(request), withFinish };
+    if (!isCall(call, post)) return { body: toRequestBody(request), ...NO_LIMITS };
     try {
       if (refusal !== undefined) {
         await protection.waitForRefusal(call);
@@ -172,7 +178,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     } catch (reason) {
       if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
       control.cancel(reason);
-      return { body: createFailingBody(reason), withFinish };
+      return { body: createFailingBody(reason), ...NO_LIMITS };
     }
   };
 

@@ -1,8 +1,8 @@
 /**
- * Handles items in the order of their arrival, a bounded number in each iteration of the event loop.
- * Whatever else waits in the event loop has its turn in between.
+ * Spreads work over iterations of the event loop, so that a burst of items does not keep other events
+ * waiting: handles a bounded number of items in each iteration, in the order of their arrival.
  */
-export class TurnQueue<Item> {
+export class PacedQueue<Item> {
   /** Items that wait for a later iteration, oldest first. */
   private readonly waiting: Item[] = [];
   /** Items handled in this iteration. */

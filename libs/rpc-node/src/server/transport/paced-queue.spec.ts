@@ -1,11 +1,11 @@
-import { TurnQueue } from './turn-queue.js';
+import { PacedQueue } from './paced-queue.js';
 
-describe('TurnQueue', () => {
+describe('PacedQueue', () => {
   let iterations: (() => void)[] = [];
   let handled: number[] = [];
   const runIteration = (): void => iterations.shift()?.();
   const createQueue = (perIteration: number) =>
-    new TurnQueue<number>(
+    new PacedQueue<number>(
       perIteration,
       (item) => handled.push(item),
       (action) => iterations.push(action),
