@@ -75,10 +75,13 @@ export class SecretScan {
     if (keys.length + tokens.length === 0) this.addValue(path, content);
   }
 
-  /** Searches for the secrets in all files of a directory and below whose names match `names`. */
+  /**
+   * Searches for the secrets in all files of a directory and below whose names match `names`. Leaves
+   * out a file that is removed meanwhile, such as the request for a certificate that has arrived.
+   */
   addSecretFiles(directory: string, names: RegExp): void {
     for (const path of listFiles(directory))
-      if (names.test(basename(path))) this.addSecretFile(path);
+      if (names.test(basename(path))) ifPresent(() => this.addSecretFile(path));
   }
 
   /** Searches for a token from now on: for the whole text and its secret part. */
