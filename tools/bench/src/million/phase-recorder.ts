@@ -31,8 +31,11 @@ export interface PhaseFigures {
 
 /** Time between two samples, milliseconds. */
 const SAMPLE_MS = 500;
-/** A phase without any progress ends after this time, milliseconds. */
-const STALLED_MS = 60_000;
+/**
+ * A phase without any report ends after this time, milliseconds: `perReplica` for each of its replicas,
+ * because the records of all lost replicas are written before the first replacement starts.
+ */
+const STALLED_MS = { atLeast: 60_000, perReplica: 1 };
 
 const round = (value: number, digits = 2): number => Number(value.toFixed(digits));
 
@@ -67,6 +70,7 @@ export class PhaseRecorder {
     isDone: (counts: AgentCounts) => boolean,
     isConfirmed: () => Promise<boolean>,
   ): Promise<PhaseFigures> {
+    const stalledMs = STALLED_MS.atLeast + replicas * STALLED_MS.perReplica;
     const before = await this.readMoment();
     const samples: Sample[] = [];
     this.series[name] = samples;
@@ -79,9 +83,9 @@ export class PhaseRecorder {
       if (isDone(counts)) break;
       if (counts.reports !== reports) progressAtMs = systemClock.now();
       reports = counts.reports;
-      if (systemClock.now() - progressAtMs > STALLED_MS)
+      if (systemClock.now() - progressAtMs > stalledMs)
         throw new Error(
-          `${name}: no report within ${STALLED_MS / 1_000} s; ${JSON.stringify(counts)}`,
+          `${name}: no report within ${stalledMs / 1_000} s; ${JSON.stringify(counts)}`,
         );
       await sleep(systemClock, SAMPLE_MS);
     }
