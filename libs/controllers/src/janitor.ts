@@ -72,8 +72,8 @@ type RecordGroup = 'events' | 'audit' | 'requests';
 
 /**
  * A pass: `sweep` looks at all kinds of records, the name of a group only at that group. While
- * thousands of replicas are created, their events exceed the limit many times a second, and a look at
- * every replica for each of them would cost more than the events.
+ * thousands of replicas are created, their events exceed the limit many times a second, and a look
+ * at every replica for each of them would cost more than the events.
  */
 type Pass = 'sweep' | RecordGroup;
 
@@ -89,8 +89,8 @@ interface DueRecord {
 
 /**
  * Deletes events, audit records, results of requests, plans, tombstones, ended tokens and
- * credentials, virtual addresses whose hour is over, and endpoints of deleted services. Sweeps every
- * minute, and early when a group exceeds its byte limit by an eighth.
+ * credentials, virtual addresses whose hour is over, and endpoints of deleted services. Sweeps
+ * every minute, and early when a group exceeds its byte limit by an eighth.
  */
 export class Janitor {
   private readonly queue: WorkQueue<Pass>;

@@ -17,8 +17,8 @@ export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 2;
 
 /**
- * Static description of a node in its Hello message. CPU in thousandths of a core, bandwidth in bits
- * per second, memory and storage in bytes.
+ * Static description of a node in its Hello message. CPU in thousandths of a core, bandwidth in
+ * bits per second, memory and storage in bytes.
  */
 export interface NodeDescription {
   readonly region: string;

@@ -6,14 +6,14 @@ import type { StoredCoordinator } from '../store/agent-store.js';
  */
 const MAX_KNOWN = 16;
 /**
- * Most redirects that an agent follows one after the other without a session. Coordinators that name
- * each other while the leadership changes must not keep an agent busy.
+ * Most redirects that an agent follows one after the other without a session. Coordinators that
+ * name each other while the leadership changes must not keep an agent busy.
  */
 const MAX_REDIRECTS = 3;
 /**
  * Time after which an agent believes that a silent coordinator still leads in the same epoch,
- * milliseconds. Longer than the lease of a leader lasts in the store, also when etcd changes its own
- * leader: who is named after this time has renewed that lease since.
+ * milliseconds. Longer than the lease of a leader lasts in the store, also when etcd changes its
+ * own leader: who is named after this time has renewed that lease since.
  */
 const SILENCE_MS = 6_000;
 
@@ -89,8 +89,9 @@ export class CoordinatorDirectory {
   /**
    * @param configured - Base addresses, at least one, all with the same scheme.
    * @param known - What {@link mergeKnown} has returned last.
-   * @param isReversed - True: dials the first address, then the last, then backwards. When agents with the same addresses lose their leader, half of them should
-   *   do so, so that they do not all dial the same coordinator.
+   * @param isReversed - True: dials the first address, then the last, then backwards. When agents
+   *   with the same addresses lose their leader, half of them should do so, so that they do not all
+   *   dial the same coordinator.
    */
   constructor(
     private readonly configured: readonly string[],
@@ -113,8 +114,8 @@ export class CoordinatorDirectory {
   }
 
   /**
-   * The leader that the agent does not reach, since the newest dial of its address failed; undefined:
-   * there is none, or its epoch is not known.
+   * The leader that the agent does not reach, since the newest dial of its address failed;
+   * undefined: there is none, or its epoch is not known.
    */
   get unreachableLeader(): { readonly address: string; readonly epoch: bigint } | undefined {
     return this.lost;
@@ -165,8 +166,8 @@ export class CoordinatorDirectory {
 
   /**
    * Records whether the agent reaches the leader of {@link leader}.
-   * @returns True when this attempt is the first to show that the agent does not reach the leader of
-   *   its session, and has failed fast: an election may still run.
+   * @returns True when this attempt is the first to show that the agent does not reach the leader
+   *   of its session, and has failed fast: an election may still run.
    */
   private noteReach({ hadSession, isSilent, isUnreachable, epoch }: DialOutcome): boolean {
     if (hadSession) this.leader = { address: this.address, epoch, hadSession };
@@ -191,9 +192,9 @@ export class CoordinatorDirectory {
 
   /**
    * Returns true for an address that the agent may dial because a coordinator has named it. In a
-   * cluster without TLS, where no certificate shows who answers, only a configured address or one of
-   * this machine. Other coordinators name a dead leader until its lease ends in the store, so after
-   * a silence only a newer epoch shows that the leader is back.
+   * cluster without TLS, where no certificate shows who answers, only a configured address or one
+   * of this machine. Other coordinators name a dead leader until its lease ends in the store, so
+   * after a silence only a newer epoch shows that the leader is back.
    */
   private mayFollow({ address, epoch }: NamedLeader): boolean {
     if (this.redirects >= MAX_REDIRECTS || address === this.address) return false;

@@ -3,16 +3,16 @@ import { readLeaderHint } from '@cloudless/api';
 import type { NamedLeader } from './coordinator-directory.js';
 
 /**
- * Time after which the agent leaves a silent coordinator, milliseconds: from the TCP connection to the
- * open connection, and again from there between two answers to pings until the Welcome. A single
- * coordinator, or one that was named as the leader, has as much time as the admission of thousands of
- * agents takes: dialling again meanwhile would only add load.
+ * Time after which the agent leaves a silent coordinator, milliseconds: from the TCP connection to
+ * the open connection, and again from there between two answers to pings until the Welcome. A
+ * single coordinator, or one that was named as the leader, has as much time as the admission of
+ * thousands of agents takes: dialling again meanwhile would only add load.
  */
 const NO_ANSWER_MS = { ofSeveral: 10_000, ofOnlyOne: 60_000 };
 /**
- * Time to the TCP connection, milliseconds. The machine of a coordinator may be gone, even when others
- * name that coordinator as the leader. A coordinator that has just been silent must accept the connection quickly:
- * meanwhile the lease of this node runs at a new leader.
+ * Time to the TCP connection, milliseconds. The machine of a coordinator may be gone, even when
+ * others name that coordinator as the leader. A coordinator that has just been silent must accept
+ * the connection quickly: meanwhile the lease of this node runs at a new leader.
  */
 const REACH_MS = { ofSeveral: 5_000, ofSilent: 1_000 };
 /**
@@ -22,8 +22,9 @@ const REACH_MS = { ofSeveral: 5_000, ofSilent: 1_000 };
  */
 const NO_ANSWER_PER_PAUSE = 5;
 /**
- * Time to the Welcome of a coordinator that answers pings, milliseconds. While no coordinator leads,
- * the others let agents wait for a few seconds; thousands of agents wait longer for their turn.
+ * Time to the Welcome of a coordinator that answers pings, milliseconds. While no coordinator
+ * leads, the others let agents wait for a few seconds; thousands of agents wait longer for their
+ * turn.
  */
 const WELCOME_TIMEOUT_MS = { ofSeveral: 20_000, ofOnlyOne: 60_000 };
 
@@ -53,8 +54,9 @@ export interface DialAttempt {
 /**
  * Returns a new attempt.
  * @param dial - `isRedirect`: another coordinator named this address as that of the leader.
- *   `wasSilent`: the coordinator did not answer a moment ago. `isSingle`: there is no other address.
- *   `busyRounds`: as {@link BusyRounds.count}. `maxPauseMs`: as {@link ReconnectBackoff.maxPauseMs}.
+ *   `wasSilent`: the coordinator did not answer a moment ago. `isSingle`: there is no other
+ *   address. `busyRounds`: as {@link BusyRounds.count}. `maxPauseMs`: as {@link
+ *   ReconnectBackoff.maxPauseMs}.
  */
 export function createAttempt(
   address: string,
@@ -98,10 +100,10 @@ function chooseTimeouts({
 type Timeouts = Pick<DialAttempt, 'reachMs' | 'openMs' | 'silenceMs' | 'welcomeMs'>;
 
 /**
- * Counts the rounds over all coordinators in which at least one accepted the TCP connection, and none
- * answered in time: they are alive and have too much to do, as when thousands of agents dial at the
- * same moment. An agent that leaves such a coordinator leaves a connection behind that the coordinator
- * still has to look at, so each such round doubles the time that an agent waits.
+ * Counts the rounds over all coordinators in which at least one accepted the TCP connection, and
+ * none answered in time: they are alive and have too much to do, as when thousands of agents dial
+ * at the same moment. An agent that leaves such a coordinator leaves a connection behind that the
+ * coordinator still has to look at, so each such round doubles the time that an agent waits.
  */
 export class BusyRounds {
   private rounds = 0;

@@ -5,8 +5,8 @@ import { BusyRounds, createAttempt, readNamedLeader, type DialAttempt } from './
 import { ReconnectBackoff } from './reconnect-backoff.js';
 
 /**
- * The dials of an agent, one after the other: which coordinator is next, how long the agent waits for
- * its answer, and how long before the dial.
+ * The dials of an agent, one after the other: which coordinator is next, how long the agent waits
+ * for its answer, and how long before the dial.
  * @example
  * const attempt = dials.begin();
  * const failure = await run(attempt);
@@ -56,8 +56,8 @@ export class SessionDials {
   /**
    * Chooses the next dial after an attempt.
    * @param result - `failure`: why there was no session, or why it has ended. `refusedDelayMs`: set
-   *   when the coordinator refused this agent: longest delay once all coordinators have been dialled.
-   *   `nowMs`: monotonic time.
+   *   when the coordinator refused this agent: longest delay once all coordinators have been
+   *   dialled. `nowMs`: monotonic time.
    * @returns The delay before the next attempt, milliseconds.
    */
   end(
@@ -79,8 +79,8 @@ export class SessionDials {
     });
     this.next = next;
     this.busy.add(attempt, next.hasTriedAll);
-    // A pause follows a round over all addresses: the lease of the node at a new leader runs. After a
-    // session all other agents dial as well, also when they know the leader.
+    // A pause follows a round over all addresses: the lease of the node at a new leader runs. After
+    // a session all other agents dial as well, also when they know the leader.
     if (!welcomed && (next.isRedirect || !next.hasTriedAll))
       return next.hasLostLeader
         ? this.backoff.delayAfterLeaderLoss()

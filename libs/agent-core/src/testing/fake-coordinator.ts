@@ -60,8 +60,8 @@ export class FakeCoordinator implements CoordinatorTransport {
   /** While set, only sessions fail with this error. */
   sessionFailure: CloudlessError | undefined;
   /**
-   * Answers RenewNodeCertificate; a call that this function rejects fails. Default: as a coordinator
-   * without identities.
+   * Answers RenewNodeCertificate; a call that this function rejects fails. Default: as a
+   * coordinator without identities.
    */
   renewNodeCertificate: (request: RenewNodeCertificateRequest) => Promise<NodeCertificate> = () =>
     Promise.reject(noIdentitiesError());

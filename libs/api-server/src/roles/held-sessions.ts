@@ -8,13 +8,14 @@ import type { KnownLeader } from './leader-directory.js';
  */
 const SESSION_HOLD_MS = 3_000;
 /**
- * The same while the view of the coordinator is old, milliseconds. Short compared with the lease of a
- * node, because another coordinator may know the leader.
+ * The same while the view of the coordinator is old, milliseconds. Short compared with the lease of
+ * a node, because another coordinator may know the leader.
  */
 const CUT_OFF_HOLD_MS = 1_000;
 /**
- * Time between two sessions that leave the hold, milliseconds: about as long as the admission of one
- * agent takes. Thousands of sessions at once would keep a new leader from the renewal of its lease.
+ * Time between two sessions that leave the hold, milliseconds: about as long as the admission of
+ * one agent takes. Thousands of sessions at once would keep a new leader from the renewal of its
+ * lease.
  */
 const RELEASE_INTERVAL_MS = 3;
 
@@ -71,8 +72,8 @@ export class HeldSessions {
   }
 
   /**
-   * Resolves when this coordinator leads or can name a leader that the agent may reach; at the latest
-   * after {@link SESSION_HOLD_MS}, and at the abort. Check the role afterwards.
+   * Resolves when this coordinator leads or can name a leader that the agent may reach; at the
+   * latest after {@link SESSION_HOLD_MS}, and at the abort. Check the role afterwards.
    * @param hello - Says which leader the agent does not reach.
    */
   async hold(hello: UnreachableLeader, signal: AbortSignal): Promise<void> {

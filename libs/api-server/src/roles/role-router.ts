@@ -32,8 +32,8 @@ const REVISION_HEADER = 'cloudless-revision';
 
 /**
  * Serves each call where the table of `served-by.ts` says: by the handlers of this coordinator, or
- * by forwarding to the leader. The handlers change with the role of this coordinator; the routes are
- * registered once.
+ * by forwarding to the leader. The handlers change with the role of this coordinator; the routes
+ * are registered once.
  */
 export class RoleRouter {
   private readonly access: CallAccess;
@@ -103,8 +103,8 @@ export class RoleRouter {
   }
 
   /**
-   * The leader that errors name: none when the view is so old that its lease may have ended. A client
-   * that dials a leader of the past loses time that a node does not have.
+   * The leader that errors name: none when the view is so old that its lease may have ended. A
+   * client that dials a leader of the past loses time that a node does not have.
    */
   private get namedLeader(): KnownLeader | undefined {
     return this.isCutOff ? undefined : this.deps.leaders.leader();
@@ -169,8 +169,8 @@ export class RoleRouter {
   }
 
   /**
-   * Lets an agent wait while no coordinator leads that the agent reaches, and then serves the session
-   * as the leader, or refuses the session with the address of the leader.
+   * Lets an agent wait while no coordinator leads that the agent reaches, and then serves the
+   * session as the leader, or refuses the session with the address of the leader.
    */
   private async *holdSession(
     messages: AsyncIterable<AgentMessage>,
@@ -200,8 +200,8 @@ export class RoleRouter {
   /**
    * Refuses a call that another coordinator has forwarded here as to the leader. A unary call waits
    * while this coordinator hands over, because the other coordinator would send the call again and
-   * again, and while this coordinator is about to lead, which others may see first: then the call is
-   * served.
+   * again, and while this coordinator is about to lead, which others may see first: then the call
+   * is served.
    */
   private refuseForwarded(method: DescMethod, request: unknown, context: HandlerContext): unknown {
     const { clock } = this.deps;
@@ -328,8 +328,8 @@ const MAX_LEADER_AGE_MS = 2_000;
 /** Interval at which the age of the view is checked for open streams, milliseconds. */
 const AGE_CHECK_MS = 500;
 /**
- * Time for which a call at a coordinator with an old view waits for the leader, milliseconds. Short,
- * because another coordinator may know the leader.
+ * Time for which a call at a coordinator with an old view waits for the leader, milliseconds.
+ * Short, because another coordinator may know the leader.
  */
 const STALE_HOLD_MS = 1_000;
 /** Names the coordinators to clients, who need them most while one is cut off. */
@@ -340,8 +340,8 @@ const AGENT_STREAMS = 'the streams of agents are';
 /** Longest time for which forwarded calls wait for the end of the lease that is handed over, ms. */
 const MAX_REVOCATION_MS = 500;
 /**
- * Time for which a coordinator that knows no leader, or itself as the leader, holds a forwarded call
- * before it leads, milliseconds: views of coordinators differ by a few milliseconds.
+ * Time for which a coordinator that knows no leader, or itself as the leader, holds a forwarded
+ * call before it leads, milliseconds: views of coordinators differ by a few milliseconds.
  */
 const TAKE_OVER_MS = 200;
 /** Longest wait for the view after a forwarded call, milliseconds: the change itself is durable. */

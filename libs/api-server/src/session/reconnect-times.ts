@@ -23,8 +23,8 @@ const PAUSE_MAX_BOUNDS_MS = { min: 1_000, max: 10_000 } as const;
  */
 const SPREAD_LEASE_RATIO = 1 / 3;
 /**
- * Time per node over which agents spread their dials after the loss of the leader: as long as the next
- * leader adds to all leases for the return of each node.
+ * Time per node over which agents spread their dials after the loss of the leader: as long as the
+ * next leader adds to all leases for the return of each node.
  */
 const LEADER_LOSS_MS_PER_NODE = 2;
 /** Longest spread after the loss of the leader. */

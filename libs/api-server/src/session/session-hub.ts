@@ -231,8 +231,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
 
   /**
    * Handles the RenewLease call, by which an agent whose main loop does not turn keeps its lease.
-   * Only the newest session of a node that has been admitted may do so: neither an older session nor
-   * an older process of the agent can extend the lease of another one.
+   * Only the newest session of a node that has been admitted may do so: neither an older session
+   * nor an older process of the agent can extend the lease of another one.
    * @throws kind `precondition` for any other session, `denied` for another node.
    */
   handleRenewLease(

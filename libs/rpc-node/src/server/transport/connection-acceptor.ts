@@ -37,9 +37,9 @@ export interface ConnectionAcceptorSettings {
 }
 
 /**
- * Connections in plaintext that begin in one iteration of the event loop, a few milliseconds of work
- * together; {@link HandshakeQueue} limits TLS handshakes. Thousands of agents that dial at once must
- * not keep a leader from the renewal of its lease.
+ * Connections in plaintext that begin in one iteration of the event loop, a few milliseconds of
+ * work together; {@link HandshakeQueue} limits TLS handshakes. Thousands of agents that dial at
+ * once must not keep a leader from the renewal of its lease.
  */
 const PLAINTEXT_STARTS_PER_ITERATION = 16;
 

@@ -1,6 +1,7 @@
 /**
- * Spreads work over iterations of the event loop, so that a burst of items does not keep other events
- * waiting: handles a bounded number of items in each iteration, in the order of their arrival.
+ * Spreads work over iterations of the event loop, so that a burst of items does not keep other
+ * events waiting: handles a bounded number of items in each iteration, in the order of their
+ * arrival.
  */
 export class PacedQueue<Item> {
   /** Items that wait for a later iteration, oldest first. */
