@@ -280,6 +280,14 @@ const rows: readonly (RolloutState & {
     control: control({}, { stepsDone: 1 }),
   },
   {
+    name: 'more replicas in a rollback than the canary step allows',
+    check: canaryStepsAreKept,
+    replicas: [...newReplicas.slice(1), old1],
+    changes: [created(newReplicas[1]!)],
+    settings: { steps: [{ replicas: 1 }] },
+    control: control({}, { rollsBack: 2 }),
+  },
+  {
     name: 'a canary step that is forgotten',
     check: rolloutsOnlyGoForward,
     changes: [changed('control', control({}, { stepsDone: 1 }), control({}, { stepsDone: 0 }))],

@@ -54,7 +54,10 @@ export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
     ];
   });
 
-/** A creation leaves no more replicas of the new version than the current canary step allows. */
+/**
+ * A creation leaves no more replicas of the new version than the current canary step allows. A
+ * rollback has no steps, whichever version is active.
+ */
 export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
   [...new Set(createdReplicas(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
@@ -76,6 +79,7 @@ export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
       strategy !== Strategy.ROLLING_UPDATE ||
       isFirst ||
       !isInProgress ||
+      (control?.rollout?.rollsBack ?? 0) !== 0 ||
       done >= steps.length ||
       active === wanted
     )
