@@ -192,3 +192,13 @@ export function noteDialled(attempt: DialAttempt, timer: AnswerTimer): void {
   attempt.dialled = true;
   timer.restart(attempt.reachMs);
 }
+
+/**
+ * Records that the connection is open, and begins the time to the Welcome. The open connection is an
+ * answer, for which the agent may have waited behind thousands of others. A transport may open it
+ * without a call of {@link noteReached}.
+ */
+export function noteOpened(attempt: DialAttempt, timer: AnswerTimer): void {
+  attempt.reached = true;
+  timer.restart(attempt.welcomeMs);
+}

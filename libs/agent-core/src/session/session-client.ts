@@ -10,7 +10,13 @@ import {
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello } from '../node/node-description.js';
 import { mergeKnown } from './coordinator-directory.js';
 import type { CoordinatorConnection, FileCalls } from './coordinator-transport.js';
-import { AnswerTimer, noteDialled, noteReached, type DialAttempt } from './dial-attempt.js';
+import {
+  AnswerTimer,
+  noteDialled,
+  noteOpened,
+  noteReached,
+  type DialAttempt,
+} from './dial-attempt.js';
 import { toInventory } from './inventory.js';
 import { OrderIntake } from './order-intake.js';
 import { PingMonitor } from './ping-monitor.js';
@@ -152,8 +158,7 @@ export class SessionClient {
       const onReached = (): void => noteReached(attempt, answerTimer);
       const open = await transport.connect(address, dialing.signal, onReached);
       connection = open;
-      // The connection is an answer, for which the agent may have waited behind thousands of others.
-      answerTimer.restart(attempt.welcomeMs);
+      noteOpened(attempt, answerTimer);
       if (failure !== undefined) throw failure;
       detach = this.options.certificates?.attach(open);
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
