@@ -100,7 +100,7 @@ describe('CoordinatorDirectory', () => {
     expect(next).toMatchObject({ address: A, wasSilent: false });
   });
 
-  it('does not dial a named leader that was silent once more in its turn', () => {
+  it('skips a named leader in the round after its silence', () => {
     const directory = new CoordinatorDirectory([A, B, C]);
     expect(directory.next(leads(B)).address).toBe(B);
     expect(directory.next({ ...failed, isSilent: true }).address).toBe(C);

@@ -194,9 +194,9 @@ export function noteDialled(attempt: DialAttempt, timer: AnswerTimer): void {
 }
 
 /**
- * Records that the connection is open, and begins the time to the Welcome. The open connection is an
- * answer, for which the agent may have waited behind thousands of others. A transport may open it
- * without a call of {@link noteReached}.
+ * Records that the connection is open, and begins the time to the Welcome. The open connection is
+ * an answer, for which the agent may have waited behind thousands of others. A transport may open
+ * it without a call of {@link noteReached}.
  */
 export function noteOpened(attempt: DialAttempt, timer: AnswerTimer): void {
   attempt.reached = true;

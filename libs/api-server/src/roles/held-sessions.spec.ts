@@ -40,7 +40,10 @@ async function openSession(
   return agent;
 }
 
-/** What an agent has been told: a leader, a failure or `welcome`; `waits` before that. */
+/**
+ * Returns the answer to an agent: the address of a leader, the text of an error or `welcome`;
+ * `waits` while there is none.
+ */
 function readAnswer({ failure, kinds }: ScriptedAgent): string {
   if (failure === undefined) return kinds[0] ?? 'waits';
   return readLeaderHint(failure)?.address ?? ConnectError.from(failure).rawMessage;

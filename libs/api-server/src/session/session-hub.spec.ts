@@ -100,7 +100,7 @@ describe('SessionHub.runSession', () => {
     expect(String(agent.failure)).toContain(says);
   });
 
-  it('stores the Hello of an agent without conditions and epochs, and its conditions as live status', async () => {
+  it('stores a Hello without conditions and epochs, and the conditions as live status', async () => {
     await bed.connectAgent('node-1', {
       zone: 'zone-a',
       conditions: [{ type: ConditionType.DISK_PRESSURE, status: true }],

@@ -32,8 +32,9 @@ export interface PhaseFigures {
 /** Time between two samples, milliseconds. */
 const SAMPLE_MS = 500;
 /**
- * A phase without any report ends after this time, milliseconds: `perReplica` for each of its replicas,
- * because the records of all lost replicas are written before the first replacement starts.
+ * A phase without any report ends after this time, milliseconds: `perReplica` for each of its
+ * replicas, because the records of all lost replicas are written before the first replacement
+ * starts.
  */
 const STALLED_MS = { atLeast: 60_000, perReplica: 1 };
 

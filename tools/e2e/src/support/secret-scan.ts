@@ -76,8 +76,9 @@ export class SecretScan {
   }
 
   /**
-   * Searches for the secrets in all files of a directory and below whose names match `names`. Leaves
-   * out a file that is removed meanwhile, such as the request for a certificate that has arrived.
+   * Searches for the secrets in all files of a directory and below whose names match `names`.
+   * Leaves out a file that is removed meanwhile, such as the request for a certificate that has
+   * arrived.
    */
   addSecretFiles(directory: string, names: RegExp): void {
     for (const path of listFiles(directory))
