@@ -121,7 +121,7 @@ function insertEvent(events: Event[], event: Event): void {
 }
 
 /** Removes an event from a list that is sorted by id. */
-export function removeEvent(events: Event[], id: string): void {
+function removeEvent(events: Event[], id: string): void {
   const index = findFirst(events, id);
   if (events[index]?.id === id) events.splice(index, 1);
 }

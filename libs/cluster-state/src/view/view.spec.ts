@@ -176,6 +176,28 @@ describe('IndexedView', () => {
     put('e');
     expect(listed()).toEqual(['c', 'd', 'e']);
   });
+
+  it('lists all events in order, however many changes come between two reads', () => {
+    const change = fc.record({
+      id: fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'),
+      isDeletion: fc.boolean(),
+      isRead: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 40 }), (changes) => {
+        const view = new IndexedView();
+        const ids = new Set<string>();
+        for (const { id, isDeletion, isRead } of changes) {
+          const stored = { value: create(EventSchema, { id }), revision: 1n };
+          view.apply('event', id, isDeletion ? undefined : stored);
+          if (isDeletion) ids.delete(id);
+          else ids.add(id);
+          if (isRead) expect(view.events().map((event) => event.id)).toEqual([...ids].sort());
+        }
+        expect(view.events().map((event) => event.id)).toEqual([...ids].sort());
+      }),
+    );
+  });
 });
 
 /** Expects every query of the view to return what a scan of the records returns. */

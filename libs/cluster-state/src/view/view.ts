@@ -15,7 +15,7 @@ import type { Revision } from '@cloudless/state-store';
 import { toNameKeyId, type RecordKind, type RecordOf } from '../records/records.js';
 import { waitsForNode } from '../records/replicas.js';
 import type { ClusterView } from './cluster-view.js';
-import { EventIndex, removeEvent, type EventSubject } from './event-index.js';
+import { EventIndex, type EventSubject } from './event-index.js';
 import type { RecordChange, Stored } from './record-change.js';
 import { RecordMaps } from './record-maps.js';
 import { ServiceIndex } from './service-index.js';
@@ -45,7 +45,9 @@ export class IndexedView extends RecordMaps implements ClusterView {
   /** Access tokens by the uid of their secret, then by id. */
   private readonly tokensBySecret = new Map<string, Map<string, Stored<AccessTokenRecord>>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
+  /** All events, sorted by id, beside those that were removed since the last read. */
   private eventList: Event[] | undefined;
+  private readonly removedEventIds = new Set<string>();
   private readonly eventIndex = new EventIndex();
   private readonly serviceIndex = new ServiceIndex({
     services: this.byKind.service,
@@ -130,6 +132,10 @@ export class IndexedView extends RecordMaps implements ClusterView {
     this.eventList ??= [...this.byKind.event.values()]
       .map(({ value }) => value)
       .sort((a, b) => (a.id < b.id ? -1 : 1));
+    if (this.removedEventIds.size > 0) {
+      this.eventList = this.eventList.filter(({ id }) => !this.removedEventIds.has(id));
+      this.removedEventIds.clear();
+    }
     return this.eventList;
   }
 
@@ -214,21 +220,29 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 
   /**
-   * New events usually arrive in order and are appended to the sorted list; deleted events are
-   * removed. Any other change discards the list; the next read sorts it again.
+   * New events usually arrive in order and are appended to the sorted list; the next read removes
+   * deleted events, all at once. Any other change, and the deletion of half of the list without a
+   * read, discards the list; the next read sorts it again.
    */
   private updateEventList(before: Event | undefined, after: Event | undefined): void {
     const list = this.eventList;
     if (list === undefined) return;
     const last = list.at(-1);
-    if (after === undefined && before !== undefined) removeEvent(list, before.id);
-    else if (
+    if (after === undefined && before !== undefined) {
+      this.removedEventIds.add(before.id);
+      if (2 * this.removedEventIds.size > list.length) this.discardEventList();
+    } else if (
       after !== undefined &&
       before === undefined &&
       (last === undefined || last.id < after.id)
     )
       list.push(after);
-    else this.eventList = undefined;
+    else this.discardEventList();
+  }
+
+  private discardEventList(): void {
+    this.eventList = undefined;
+    this.removedEventIds.clear();
   }
 
   private indexWorkload(
