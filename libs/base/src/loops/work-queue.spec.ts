@@ -67,6 +67,53 @@ describe('WorkQueue', () => {
     expect(passTimes.slice(6)).toEqual([10_000, 10_100]);
   });
 
+  it('lets other work run after 10 ms of passes, then goes on with the waiting keys', async () => {
+    const seen: string[] = [];
+    const { queue, clock } = aQueue(async (key) => {
+      seen.push(key);
+      clock.suspend(4);
+      return { kind: 'done' };
+    });
+    for (let index = 0; index < 7; index += 1) queue.wake(`k${index}`);
+    await settle();
+    expect(seen).toEqual(['k0', 'k1', 'k2']);
+    queue.wake('k7');
+    expect(seen).toHaveLength(3);
+    await clock.step(clock.now());
+    expect(seen).toHaveLength(6);
+    await clock.step(clock.now());
+    expect(seen).toHaveLength(8);
+    expect(queue.size).toBe(0);
+  });
+
+  it('does not count the time for which a pass waits as work', async () => {
+    const seen: string[] = [];
+    const { queue, clock } = aQueue(async (key) => {
+      seen.push(key);
+      await Promise.resolve();
+      clock.suspend(1_000);
+      return { kind: 'done' };
+    });
+    for (const key of ['a', 'b', 'c']) queue.wake(key);
+    await settle();
+    expect(seen).toEqual(['a', 'b', 'c']);
+  });
+
+  it('starts no pass after a stop in a pause', async () => {
+    let passes = 0;
+    const { queue, clock } = aQueue(async () => {
+      passes += 1;
+      clock.suspend(10);
+      return { kind: 'done' };
+    });
+    queue.wake('a');
+    queue.wake('b');
+    await settle();
+    await queue.stop();
+    await clock.advance(1_000);
+    expect({ passes, timers: clock.pendingTimers }).toEqual({ passes: 1, timers: 0 });
+  });
+
   it('runs a delayed key at once when it is woken', async () => {
     const passTimes: number[] = [];
     const { queue, clock } = aQueue(async () => {

@@ -26,8 +26,16 @@ export interface WorkQueueOptions<Key> {
 }
 
 /**
+ * Time that passes may keep the main loop before the queue lets other work of the process run,
+ * milliseconds. Passes that end without waiting would otherwise follow each other in one iteration
+ * of the event loop, for seconds when thousands of keys are woken at once.
+ */
+const MAX_BUSY_MS = 10;
+
+/**
  * Runs a handler for woken keys. Queues each key at most once, never runs a key twice at the same
  * time, and retries failures with growing, bounded delays. Wake a key as often as events arrive.
+ * Starts no further pass in an iteration of the event loop in which passes took 10 ms.
  */
 export class WorkQueue<Key extends string> {
   /** Time at which each key began to wait, on the monotonic clock. */
@@ -36,6 +44,10 @@ export class WorkQueue<Key extends string> {
   private readonly wokenWhileRunning = new Set<Key>();
   private readonly timers = new Map<Key, DelayedPass>();
   private readonly failures = new Map<Key, number>();
+  /** How long passes have kept the main loop since the last pause, milliseconds. */
+  private busyMs = 0;
+  /** Ends the pause in which other work of the process runs; undefined outside a pause. */
+  private pause: Timer | undefined;
   private stopped = false;
   private idleWaiters: (() => void)[] = [];
 
@@ -95,6 +107,7 @@ export class WorkQueue<Key extends string> {
   async stop(): Promise<void> {
     this.stopped = true;
     this.metrics?.close();
+    this.pause?.cancel();
     for (const { timer } of this.timers.values()) timer.cancel();
     this.timers.clear();
     this.waiting.clear();
@@ -103,7 +116,7 @@ export class WorkQueue<Key extends string> {
 
   private startPasses(): void {
     for (const key of this.waiting.keys()) {
-      if (this.running.size >= (this.options.concurrency ?? 1)) return;
+      if (this.pause !== undefined || this.running.size >= (this.options.concurrency ?? 1)) return;
       this.waiting.delete(key);
       this.running.add(key);
       void this.run(key);
@@ -115,7 +128,9 @@ export class WorkQueue<Key extends string> {
     let hasFailed = false;
     const startedAtMs = this.options.clock.now();
     try {
-      result = await this.options.handle(key);
+      const handled = this.options.handle(key);
+      this.recordBusy(this.options.clock.now() - startedAtMs);
+      result = await handled;
     } catch (reason) {
       this.options.onError(key, reason);
       result = { kind: 'retry' };
@@ -129,6 +144,17 @@ export class WorkQueue<Key extends string> {
     if (!this.stopped) this.finishPass(key, result);
     if (this.running.size === 0) this.idleWaiters.splice(0).forEach((resolve) => resolve());
     this.startPasses();
+  }
+
+  /** Counts the time of a pass until its first wait, and begins a pause when it is due. */
+  private recordBusy(durationMs: number): void {
+    this.busyMs += durationMs;
+    if (this.busyMs < MAX_BUSY_MS || this.stopped) return;
+    this.busyMs = 0;
+    this.pause ??= this.options.clock.setTimer(0, () => {
+      this.pause = undefined;
+      this.startPasses();
+    });
   }
 
   private finishPass(key: Key, result: WorkResult): void {

@@ -14,9 +14,10 @@ const PAUSE_FACTOR = 6;
 const MIN_PAUSE_MS = 10;
 /**
  * Longest pause: the longest delay of a replacement or of the next step of a rollout, when a
- * thousand workloads change at the same time.
+ * thousand workloads of a thousand replicas change at the same time. A shorter one would let their
+ * passes take all of a core.
  */
-const MAX_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 5_000;
 /** Longest pause of a workload while no other workload pauses. */
 const MAX_SINGLE_PAUSE_MS = 250;
 
