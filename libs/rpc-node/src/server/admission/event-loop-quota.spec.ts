@@ -9,8 +9,10 @@ function anEventLoop(perIteration: number) {
     for (let count = 0; count < 20; count += 1) await Promise.resolve();
   };
   return {
-    /** The stream of each granted message, in order. */
+    /** The stream of each granted message, and the client of each action, in order. */
     granted,
+    /** Runs one action of a client. Returns a function that withdraws the action. */
+    run: (client: string): (() => void) => quota.run(client, () => granted.push(client)),
     /** Acquires the quota for `items` messages, one after the other. */
     async stream(
       name: string,
@@ -76,5 +78,33 @@ describe('EventLoopQuota', () => {
     await loop.runIteration();
     await loop.runIteration();
     expect(loop.isIterationScheduled).toBe(false);
+  });
+
+  it('runs actions at once up to the limit, and the others later, in turns of their clients', async () => {
+    const loop = anEventLoop(2);
+    for (const client of ['a', 'a', 'a', 'a', 'b']) loop.run(client);
+    expect(loop.granted).toEqual(['a', 'a']);
+    expect(await loop.runIteration()).toEqual(['a', 'b']);
+    expect(await loop.runIteration()).toEqual(['a']);
+  });
+
+  it('counts waiting actions that ran in an iteration against new ones', async () => {
+    const loop = anEventLoop(2);
+    for (const client of ['a', 'b', 'c']) loop.run(client);
+    await loop.runIteration();
+    loop.run('d');
+    loop.run('e');
+    expect(loop.granted).toEqual(['a', 'b', 'c', 'd']);
+    expect(await loop.runIteration()).toEqual(['e']);
+  });
+
+  it('does not run an action that was withdrawn', async () => {
+    const loop = anEventLoop(1);
+    loop.run('a');
+    const withdraw = loop.run('b');
+    loop.run('c');
+    withdraw();
+    expect(await loop.runIteration()).toEqual(['c']);
+    expect(await loop.runIteration()).toEqual([]);
   });
 });

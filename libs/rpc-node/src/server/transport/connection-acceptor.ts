@@ -1,5 +1,6 @@
 import * as net from 'node:net';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { EventLoopQuota } from '../admission/event-loop-quota.js';
 import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { detectProtocol } from './detect-protocol.js';
@@ -8,7 +9,6 @@ import { listen, type ListenAddress } from './listen.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { MisdirectedClients } from './misdirected-clients.js';
 import { TlsAcceptor, type ServerTls } from './tls-acceptor.js';
-import { PacedQueue } from './paced-queue.js';
 
 export interface ConnectionAcceptorSettings {
   readonly clock: Clock;
@@ -53,10 +53,7 @@ export class ConnectionAcceptor {
   private readonly tls: TlsAcceptor | undefined;
   private readonly misdirected: MisdirectedClients;
   private readonly handshakes: HandshakeQueue<ServerConnection>;
-  private readonly plaintextStarts = new PacedQueue<ServerConnection>(
-    PLAINTEXT_STARTS_PER_ITERATION,
-    (connection) => this.servePlaintext(connection),
-  );
+  private readonly plaintextStarts = new EventLoopQuota(PLAINTEXT_STARTS_PER_ITERATION);
   private nextNumber = 1;
   private droppedCount = 0;
   private draining = false;
@@ -162,7 +159,7 @@ export class ConnectionAcceptor {
         this.misdirected.refuseTls(connection);
       } else {
         connection.protocol = protocol;
-        this.plaintextStarts.add(connection);
+        this.plaintextStarts.run(connection.remoteAddress, () => this.servePlaintext(connection));
       }
     });
   }
