@@ -36,6 +36,8 @@ const { values } = parseArgs({
     limits: { type: 'string', default: '' },
     // Memory limit of the coordinator's heap, MiB.
     heap: { type: 'string' },
+    // Memory for new objects of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
+    'semi-space': { type: 'string', default: '64' },
   },
 });
 const REPLICAS = Number(values.replicas);
@@ -57,7 +59,10 @@ const countOf = (index: number): number => Math.min(PER_WORKLOAD, REPLICAS - ind
 const nameOf = (index: number): string => `workload-${index}`;
 
 const directory = await mkdtemp(join(values.directory, 'cloudless-million-'));
-const nodeFlags = [...(values.heap === undefined ? [] : [`--max-old-space-size=${values.heap}`])];
+const nodeFlags = [
+  `--max-semi-space-size=${values['semi-space']}`,
+  ...(values.heap === undefined ? [] : [`--max-old-space-size=${values.heap}`]),
+];
 const coordinator = new MeasuredCoordinator({
   dataDir: directory,
   nodeFlags,
@@ -247,6 +252,7 @@ printReport('million', {
     'light agents in one other process: they speak the session protocol, have no runtime and ' +
     'acknowledge each order at once; up to 40 share a connection, in plaintext',
   durable: 'LMDB, each commit flushed',
+  nodeFlags,
   ...results,
   violations: violations.texts,
 });

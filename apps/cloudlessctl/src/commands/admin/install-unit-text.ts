@@ -144,6 +144,10 @@ function coordinatorSections({ args }: UnitOptions): readonly Section[] {
     ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
+      'Fewer collections of garbage under load, for up to 150 MiB more memory then.',
+      ['Environment', 'NODE_OPTIONS=--max-semi-space-size=64'],
+    ],
+    [
       'The coordinator closes its store within 10 s; agents and workloads go on without it.',
       ['TimeoutStopSec', '30s'],
     ],

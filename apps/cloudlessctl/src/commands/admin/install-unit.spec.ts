@@ -34,6 +34,7 @@ describe('cloudlessctl admin install-unit', () => {
     expect(valuesOf(stdout, 'ExecStart')).toEqual([
       '/usr/local/bin/cloudless-coordinator --data-dir /var/lib/cloudless-coordinator --host 0.0.0.0 --advertise c1.example,10.0.0.1',
     ]);
+    expect(valuesOf(stdout, 'Environment')).toContain('NODE_OPTIONS=--max-semi-space-size=64');
     for (const [name, value] of [
       ['DynamicUser', 'yes'],
       ['CapabilityBoundingSet', ''],
