@@ -1,5 +1,5 @@
 import { TABLE_NAMES } from '../engine/tables.js';
-import { EntrySums } from './entry-sums.js';
+import { EntrySums, type EntryReader } from './entry-sums.js';
 import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
 import { PageFile } from './page-file.js';
 
@@ -33,9 +33,9 @@ interface Meta {
   /** The database of free pages, and the table of tables. */
   readonly databases: readonly [Buffer, Buffer];
   /** Number of the last page in use. */
-  readonly lastPage: bigint;
+  readonly lastPage: number;
   /** Number of the transaction that wrote the meta page. */
-  readonly transaction: bigint;
+  readonly transaction: number;
 }
 
 /**
@@ -43,18 +43,19 @@ interface Meta {
  * LMDB may crash on a truncated or corrupt file, overwrites pages that a corrupt free list
  * contains, and treats an empty file as a new one. Each page must be in its place, used or free
  * exactly once, and not newer than the page that refers to it; the keys of a page must be in order;
- * and each table must have the stated number of pages. Sums up entries and leases on the way;
+ * and each table must have the stated number of pages. Sums up the records on the way;
  * `checkRecords` checks what follows from the sums. Reads each page once: a few seconds per GiB when
  * the file is cached. Blocks the event loop.
+ * @param reader - Receives the entries, before it is known whether the file is intact.
  * @returns Used and free space of the file, and the sums.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
-export function checkDataFile(file: string): CheckedFile {
+export function checkDataFile(file: string, reader?: Pick<EntryReader, 'add'>): CheckedFile {
   return PageFile.check(file, (pages) => {
     const newest = readNewestMeta(pages);
     pages.expectPages(newest.lastPage);
     const [free, main] = newest.databases;
-    const sums = new EntrySums();
+    const sums = new EntrySums(reader);
     const { visitors } = sums;
     const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction, {
       visitors,
@@ -89,8 +90,8 @@ function readNewestMeta(pages: PageFile): Meta {
   const second = readMeta(pages, first.pageBytes, 'second');
   const [older, newer] = first.transaction > second.transaction ? [second, first] : [first, second];
   const inPlace =
-    first.transaction % 2n === 0n && (second.transaction % 2n === 1n || second.transaction === 0n);
-  if (!inPlace || newer.transaction - older.transaction > 1n || getFlags(older) !== getFlags(newer))
+    first.transaction % 2 === 0 && (second.transaction % 2 === 1 || second.transaction === 0);
+  if (!inPlace || newer.transaction - older.transaction > 1 || getFlags(older) !== getFlags(newer))
     pages.refuse(
       `transactions ${first.transaction} and ${second.transaction} do not follow each other`,
     );
@@ -117,7 +118,7 @@ function readMeta(pages: PageFile, position: number, which: string): Meta {
   return {
     pageBytes: page.readUInt32LE(META_DATABASES),
     databases: [database(0), database(1)],
-    lastPage: page.readBigUInt64LE(META_LAST_PAGE),
-    transaction: page.readBigUInt64LE(META_TRANSACTION),
+    lastPage: Number(page.readBigUInt64LE(META_LAST_PAGE)),
+    transaction: Number(page.readBigUInt64LE(META_TRANSACTION)),
   };
 }

@@ -6,6 +6,7 @@ import type { PageFile } from './page-file.js';
 export const PAGE_HEADER_BYTES = 24;
 export const DATABASE_BYTES = 48;
 const NO_PAGE = 0xffff_ffff_ffff_ffffn;
+const TWO_TO_32 = 2 ** 32;
 const PAGE_BRANCH = 0x01;
 const PAGE_LEAF = 0x02;
 const PAGE_OVERFLOW = 0x04;
@@ -21,14 +22,24 @@ const MAX_DEPTH = 32;
 
 /** Numbers of pages and records of a database. */
 interface Totals {
-  branch: bigint;
-  leaf: bigint;
-  overflow: bigint;
-  records: bigint;
+  branch: number;
+  leaf: number;
+  overflow: number;
+  records: number;
 }
 
-/** Called with every record of a table, in key order. The buffers are read-only. */
-export type RecordVisitor = (key: Buffer, record: Buffer) => void;
+/**
+ * Called with every record of a table, in key order. Key and record are parts of buffers that are
+ * only valid during the call. No objects for them: there may be millions of records.
+ */
+export type RecordVisitor = (
+  keys: Buffer,
+  keyStart: number,
+  keyEnd: number,
+  records: Buffer,
+  recordStart: number,
+  recordEnd: number,
+) => void;
 
 /** Work of a check beside that on pages. */
 export interface TreeCheckOptions {
@@ -46,7 +57,7 @@ export interface TreeCheckOptions {
 /** Result of {@link TreeCheck.run}. */
 export interface TreeResult {
   /** Transaction that wrote the root page; 0 for an empty tree. */
-  readonly rootTransaction: bigint;
+  readonly rootTransaction: number;
   /** Names of the nested databases, in key order. */
   readonly tables: readonly string[];
 }
@@ -57,11 +68,17 @@ export interface TreeResult {
  */
 export class TreeCheck {
   /** Numbers found so far. */
-  private readonly found: Totals = { branch: 0n, leaf: 0n, overflow: 0n, records: 0n };
+  private readonly found: Totals = { branch: 0, leaf: 0, overflow: 0, records: 0 };
   private readonly tables: string[] = [];
-  private previousKey: Buffer | undefined;
-  /** Lower bound of the next key, from the branch page above. */
-  private lowerBound: Buffer | undefined;
+  /** The page of each depth that was read last. */
+  private readonly buffers: Buffer[] = [];
+  /** The last key of the leaf pages before the current one; empty before the first key. */
+  private readonly lastKey: Buffer;
+  private lastKeyBytes = 0;
+  /** Lower bound of the next key, from the branch page above: a part of `boundPage`, if set. */
+  private boundPage: Buffer | undefined;
+  private boundStart = 0;
+  private boundEnd = 0;
 
   private readonly listsFreePages: boolean;
 
@@ -70,6 +87,7 @@ export class TreeCheck {
     private readonly options: TreeCheckOptions,
   ) {
     this.listsFreePages = options.listsFreePages === true;
+    this.lastKey = Buffer.alloc(pages.pageBytes);
   }
 
   /**
@@ -81,17 +99,19 @@ export class TreeCheck {
   static run(
     pages: PageFile,
     database: Buffer,
-    transaction: bigint,
+    transaction: number,
     options: TreeCheckOptions = {},
   ): TreeResult {
-    const root = database.readBigUInt64LE(40);
     const check = new TreeCheck(pages, options);
-    const rootTransaction = root === NO_PAGE ? 0n : check.walk(root, transaction, 1);
+    const rootTransaction =
+      database.readBigUInt64LE(40) === NO_PAGE
+        ? 0
+        : check.walk(readNumber(database, 40), transaction, 1);
     const stated: Totals = {
-      branch: database.readBigUInt64LE(8),
-      leaf: database.readBigUInt64LE(16),
-      overflow: database.readBigUInt64LE(24),
-      records: database.readBigUInt64LE(32),
+      branch: readNumber(database, 8),
+      leaf: readNumber(database, 16),
+      overflow: readNumber(database, 24),
+      records: readNumber(database, 32),
     };
     for (const key of ['branch', 'leaf', 'overflow', 'records'] as const)
       if (stated[key] !== check.found[key])
@@ -110,55 +130,62 @@ export class TreeCheck {
    * @param depth - Depth of the page in the tree; the root has 1.
    * @returns The transaction that wrote the page.
    */
-  private walk(number: bigint, newest: bigint, depth: number): bigint {
+  private walk(number: number, newest: number, depth: number): number {
     if (depth > MAX_DEPTH) this.pages.refuse('a tree is too deep');
-    this.pages.account(number, 1n);
-    const page = this.pages.readPage(number);
+    this.pages.account(number, 1);
+    const page = this.readPage(number, depth);
     const kind = page.readUInt16LE(18) & PAGE_KINDS;
-    const transaction = page.readBigUInt64LE(8);
+    const transaction = readNumber(page, 8);
     if (
-      page.readBigUInt64LE(0) !== number ||
+      readNumber(page, 0) !== number ||
       transaction > newest ||
       (kind !== PAGE_BRANCH && kind !== PAGE_LEAF)
     )
       this.pages.refuse(`page ${number} is not the one expected`);
-    const nodes = this.readNodes(page, number);
-    this.found[kind === PAGE_BRANCH ? 'branch' : 'leaf'] += 1n;
-    for (const [index, node] of nodes.entries()) {
-      const key = this.readKey(page, node, number);
-      if (kind === PAGE_LEAF) this.checkRecord(page, node, key, number, transaction, depth);
-      else this.descend(page, node, index === 0 ? undefined : key, transaction, depth);
+    const count = this.countNodes(page, number);
+    if (kind === PAGE_LEAF) this.checkLeaf(page, count, number, transaction, depth);
+    else {
+      this.found.branch += 1;
+      for (let index = 0; index < count; index += 1)
+        this.descend(page, index, number, transaction, depth);
     }
     return transaction;
   }
 
+  /** Reads a page over the page of the same depth that was read before. */
+  private readPage(number: number, depth: number): Buffer {
+    const buffer = (this.buffers[depth] ??= Buffer.allocUnsafeSlow(this.pages.pageBytes));
+    this.pages.readPageInto(number, buffer);
+    return buffer;
+  }
+
   /**
-   * Checks the child of a branch page.
-   * @param node - Offset of the node in the page.
-   * @param separator - Key of the node, which is greater than all keys of the previous child and
-   *   not greater than any key of this child. Undefined for the first child.
+   * Checks a child of a branch page.
+   * @param index - Position of the child. The key of its node is greater than all keys of the
+   *   previous child and not greater than any key of this child; the first child has none.
    */
   private descend(
     page: Buffer,
-    node: number,
-    separator: Buffer | undefined,
-    transaction: bigint,
+    index: number,
+    number: number,
+    transaction: number,
     depth: number,
   ): void {
-    if (separator !== undefined) {
-      if (this.previousKey !== undefined && this.compare(separator, this.previousKey) <= 0)
+    const node = this.readNode(page, index, number);
+    const start = node + NODE_HEADER_BYTES;
+    const end = this.findKeyEnd(page, node, number);
+    if (index > 0) {
+      const { lastKey, lastKeyBytes } = this;
+      if (lastKeyBytes > 0 && this.compare(page, start, end, lastKey, 0, lastKeyBytes) <= 0)
         this.pages.refuse('keys are out of order');
-      this.lowerBound = separator;
+      [this.boundPage, this.boundStart, this.boundEnd] = [page, start, end];
     }
-    this.walk(
-      BigInt(page.readUInt32LE(node)) + (BigInt(page.readUInt16LE(node + 4)) << 32n),
-      transaction,
-      depth + 1,
-    );
+    const child = page.readUInt32LE(node) + page.readUInt16LE(node + 4) * TWO_TO_32;
+    this.walk(child, transaction, depth + 1);
   }
 
-  /** Returns the offsets of the nodes in a page. */
-  private readNodes(page: Buffer, number: bigint): readonly number[] {
+  /** Returns the number of nodes of a page. */
+  private countNodes(page: Buffer, number: number): number {
     // relative to the end of the page header, as the offsets of nodes are
     const lower = page.readUInt16LE(20);
     const upper = page.readUInt16LE(22);
@@ -169,56 +196,103 @@ export class TreeCheck {
       lower === 0
     )
       this.pages.refuse(`page ${number} has a corrupt header`);
-    return Array.from({ length: lower / 2 }, (_, index) => {
-      const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
-      const node = offset + PAGE_HEADER_BYTES;
-      if (offset < upper || node + NODE_HEADER_BYTES > this.pages.pageBytes)
-        this.pages.refuse(`page ${number} points outside of itself`);
-      return node;
-    });
+    return lower / 2;
   }
 
-  private readKey(page: Buffer, node: number, number: bigint): Buffer {
-    const start = node + NODE_HEADER_BYTES;
-    const end = start + page.readUInt16LE(node + 6);
+  /** Returns the offset of a node in a page. */
+  private readNode(page: Buffer, index: number, number: number): number {
+    const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
+    const node = offset + PAGE_HEADER_BYTES;
+    if (offset < page.readUInt16LE(22) || node + NODE_HEADER_BYTES > this.pages.pageBytes)
+      this.pages.refuse(`page ${number} points outside of itself`);
+    return node;
+  }
+
+  /** Returns the end of the key of a node, which begins after the header of the node. */
+  private findKeyEnd(page: Buffer, node: number, number: number): number {
+    const end = node + NODE_HEADER_BYTES + page.readUInt16LE(node + 6);
     if (end > this.pages.pageBytes)
       this.pages.refuse(`page ${number} holds a key that is too long`);
-    return page.subarray(start, end);
+    return end;
   }
 
-  /** Checks one node of a leaf page: key order, value, overflow pages, nested database. */
+  /** Checks the nodes of a leaf page: key order, values, overflow pages, nested databases. */
+  private checkLeaf(
+    page: Buffer,
+    count: number,
+    number: number,
+    transaction: number,
+    depth: number,
+  ): void {
+    this.found.leaf += 1;
+    let previous = this.lastKey;
+    let previousStart = 0;
+    let previousEnd = this.lastKeyBytes;
+    for (let index = 0; index < count; index += 1) {
+      const node = this.readNode(page, index, number);
+      const start = node + NODE_HEADER_BYTES;
+      const end = this.findKeyEnd(page, node, number);
+      const isFirst = previousEnd === previousStart;
+      if (!isFirst && this.compare(page, start, end, previous, previousStart, previousEnd) <= 0)
+        this.pages.refuse(`keys on page ${number} are out of order`);
+      if (this.boundPage !== undefined) this.checkBound(page, start, end, number);
+      this.checkRecord(page, node, end, number, transaction, depth);
+      [previous, previousStart, previousEnd] = [page, start, end];
+    }
+    this.lastKeyBytes = previous.copy(this.lastKey, 0, previousStart, previousEnd);
+  }
+
+  /** Checks that the first key of a child is not below the key in its branch page. */
+  private checkBound(page: Buffer, start: number, end: number, number: number): void {
+    const { boundPage, boundStart, boundEnd } = this;
+    if (boundPage === undefined) return;
+    if (this.compare(page, start, end, boundPage, boundStart, boundEnd) < 0)
+      this.pages.refuse(`keys on page ${number} are out of order`);
+    this.boundPage = undefined;
+  }
+
+  /** Checks a node of a leaf page: value, overflow pages, nested database. */
   private checkRecord(
     page: Buffer,
     node: number,
-    key: Buffer,
-    number: bigint,
-    transaction: bigint,
+    keyEnd: number,
+    number: number,
+    transaction: number,
     depth: number,
   ): void {
-    this.checkOrder(key, number);
-    this.found.records += 1n;
+    this.found.records += 1;
     const flags = page.readUInt16LE(node + 4);
-    const start = node + NODE_HEADER_BYTES + key.length;
+    const keyStart = node + NODE_HEADER_BYTES;
     const bytes = page.readUInt32LE(node);
-    const end = start + (flags & NODE_BIG_DATA ? OVERFLOW_REFERENCE_BYTES : bytes);
+    const end = keyEnd + (flags & NODE_BIG_DATA ? OVERFLOW_REFERENCE_BYTES : bytes);
     if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
       this.pages.refuse(`page ${number} holds a record that is too long`);
-    const inlineData = page.subarray(start, end);
     if (flags & NODE_DATABASE)
-      this.checkDatabase(key, inlineData, flags, transaction, depth, number);
-    const data =
-      flags & NODE_BIG_DATA ? this.readOverflow(inlineData, bytes, transaction) : inlineData;
-    if (this.listsFreePages) this.accountFreePages(data);
-    this.options.visit?.(key, data);
+      this.checkDatabase(
+        page.subarray(keyStart, keyEnd),
+        page.subarray(keyEnd, end),
+        flags,
+        transaction,
+        depth,
+        number,
+      );
+    if (flags & NODE_BIG_DATA) {
+      const data = this.readOverflow(page.subarray(keyEnd, end), bytes, transaction);
+      if (this.listsFreePages) this.accountFreePages(data);
+      this.options.visit?.(page, keyStart, keyEnd, data, 0, data.length);
+    } else {
+      if (this.listsFreePages) this.accountFreePages(page.subarray(keyEnd, end));
+      this.options.visit?.(page, keyStart, keyEnd, page, keyEnd, end);
+    }
   }
 
   private checkDatabase(
     key: Buffer,
     record: Buffer,
     flags: number,
-    transaction: bigint,
+    transaction: number,
     depth: number,
-    number: bigint,
+    number: number,
   ): void {
     if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
       this.pages.refuse(`page ${number} holds a corrupt table`);
@@ -233,22 +307,22 @@ export class TreeCheck {
    * @param bytes - Length of the value.
    * @returns The value; an empty buffer where nobody needs the value, to save time.
    */
-  private readOverflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
-    const first = reference.readBigUInt64LE(0);
-    const transaction = reference.readBigUInt64LE(8);
-    const count = reference.readBigUInt64LE(16);
-    const capacity = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
-    if (transaction > newest || BigInt(bytes) > capacity)
+  private readOverflow(reference: Buffer, bytes: number, newest: number): Buffer {
+    const first = readNumber(reference, 0);
+    const transaction = readNumber(reference, 8);
+    const count = readNumber(reference, 16);
+    const capacity = count * this.pages.pageBytes - PAGE_HEADER_BYTES;
+    if (transaction > newest || bytes > capacity)
       this.pages.refuse(`a record on page ${first} is truncated`);
     this.pages.account(first, count);
     this.found.overflow += count;
-    const position = Number(first) * this.pages.pageBytes;
+    const position = first * this.pages.pageBytes;
     const header = this.pages.read(position, PAGE_HEADER_BYTES, `page ${first}`);
     const isExpected =
-      header.readBigUInt64LE(0) === first &&
-      header.readBigUInt64LE(8) === transaction &&
+      readNumber(header, 0) === first &&
+      readNumber(header, 8) === transaction &&
       (header.readUInt16LE(18) & PAGE_KINDS) === PAGE_OVERFLOW &&
-      BigInt(header.readUInt32LE(20)) === count;
+      header.readUInt32LE(20) === count;
     if (!isExpected) this.pages.refuse(`page ${first} is not the one expected`);
     const isRead = this.listsFreePages || this.options.visit !== undefined;
     const neededBytes = isRead ? bytes : 0;
@@ -263,32 +337,49 @@ export class TreeCheck {
     if (count < 0 || (count + 1) * NUMBER_BYTES > list.length)
       this.pages.refuse('a list of free pages is truncated');
     for (let index = 1; index <= count; index += 1) {
-      const number = list.readBigInt64LE(index * NUMBER_BYTES);
-      if (number > 0n) this.pages.account(number, 1n);
-      if (number >= 0n) continue;
+      const number = Number(list.readBigInt64LE(index * NUMBER_BYTES));
+      if (number > 0) this.pages.account(number, 1);
+      if (number >= 0) continue;
       index += 1;
       if (index > count) this.pages.refuse('a list of free pages is corrupt');
-      this.pages.account(list.readBigInt64LE(index * NUMBER_BYTES), -number);
+      this.pages.account(Number(list.readBigInt64LE(index * NUMBER_BYTES)), -number);
     }
   }
 
-  /** Checks that a key of a leaf page is greater than all keys before. */
-  private checkOrder(key: Buffer, number: bigint): void {
-    const { previousKey, lowerBound } = this;
-    if (previousKey !== undefined && this.compare(key, previousKey) <= 0)
-      this.pages.refuse(`keys on page ${number} are out of order`);
-    if (lowerBound !== undefined && this.compare(key, lowerBound) < 0)
-      this.pages.refuse(`keys on page ${number} are out of order`);
-    this.previousKey = key;
-    this.lowerBound = undefined;
-  }
-
   /** Compares keys: numbers in machine byte order in the database of free pages, else bytes. */
-  private compare(a: Buffer, b: Buffer): number {
-    if (!this.listsFreePages) return Buffer.compare(a, b);
-    if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES)
+  private compare(
+    a: Buffer,
+    aStart: number,
+    aEnd: number,
+    b: Buffer,
+    bStart: number,
+    bEnd: number,
+  ): number {
+    if (!this.listsFreePages) return compareBytes(a, aStart, aEnd, b, bStart, bEnd);
+    if (aEnd - aStart !== NUMBER_BYTES || bEnd - bStart !== NUMBER_BYTES)
       this.pages.refuse('a list of free pages has no number');
-    const [left, right] = [a.readBigUInt64LE(), b.readBigUInt64LE()];
-    return left < right ? -1 : left > right ? 1 : 0;
+    return readNumber(a, aStart) - readNumber(b, bStart);
   }
+}
+
+/** Compares bytes. Faster than the native function for the few tens of bytes of a key. */
+function compareBytes(
+  a: Buffer,
+  aStart: number,
+  aEnd: number,
+  b: Buffer,
+  bStart: number,
+  bEnd: number,
+): number {
+  const count = Math.min(aEnd - aStart, bEnd - bStart);
+  for (let index = 0; index < count; index += 1) {
+    const difference = (a[aStart + index] ?? 0) - (b[bStart + index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return aEnd - aStart - (bEnd - bStart);
+}
+
+/** Reads 64 bits. A number of 2^53 or more, which only a corrupt file has, is rounded. */
+function readNumber(bytes: Buffer, offset: number): number {
+  return bytes.readUInt32LE(offset) + bytes.readUInt32LE(offset + 4) * TWO_TO_32;
 }

@@ -55,34 +55,42 @@ export class PageFile {
     return buffer;
   }
 
-  /** Reads a whole page by its number. */
-  readPage(page: bigint): Buffer {
-    return this.read(Number(page) * this.pageBytes, this.pageBytes, `page ${page}`);
+  /**
+   * Reads a whole page by its number.
+   * @param buffer - Has the size of a page.
+   */
+  readPageInto(page: number, buffer: Buffer): void {
+    const { pageBytes, descriptor } = this;
+    const position = page * pageBytes;
+    const isInFile = position + pageBytes <= this.size;
+    if (!isInFile || readSync(descriptor, buffer, 0, pageBytes, position) < pageBytes)
+      this.refuse(`it ends before page ${page}`);
   }
 
   /**
    * Starts the page accounting.
    * @param lastPage - Number of the last page that may have content.
    */
-  expectPages(lastPage: bigint): void {
-    if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES))
+  expectPages(lastPage: number): void {
+    if (lastPage > Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES)
       this.refuse(`its last page would be ${lastPage}`);
     // the first two pages are the meta pages
-    this.accounted = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
+    this.accounted = new Uint8Array(lastPage + 1).fill(1, 0, 2);
   }
 
   /**
    * Accounts for `count` pages from number `first`. Each page may be accounted for only once.
    * @throws kind `precondition` when a page was accounted for before or does not exist.
    */
-  account(first: bigint, count: bigint): void {
-    if (first < 0n || count < 1n || first + count > BigInt(this.accounted.length))
+  account(first: number, count: number): void {
+    const { accounted } = this;
+    if (!(first >= 0 && count >= 1 && first + count <= accounted.length))
       this.refuse(`page ${first} is outside of the file`);
-    const [from, to] = [Number(first), Number(first + count)];
-    const repeatedIndex = this.accounted.subarray(from, to).indexOf(1);
-    if (repeatedIndex >= 0) this.refuse(`page ${from + repeatedIndex} is used twice`);
-    this.accounted.fill(1, from, to);
-    this.accountedPages += to - from;
+    for (let page = first; page < first + count; page += 1) {
+      if (accounted[page] !== 0) this.refuse(`page ${page} is used twice`);
+      accounted[page] = 1;
+    }
+    this.accountedPages += count;
   }
 
   /** @throws kind `precondition` with {@link createDamageError}, always. */

@@ -1,5 +1,5 @@
 /** Upper halves below this one belong to safe integers. */
-const MAX_SAFE_HIGH = 2 ** 21;
+export const MAX_SAFE_HIGH = 2 ** 21;
 
 /**
  * Reads values in the order in which a `ByteWriter` wrote them. All methods throw a RangeError when

@@ -12,7 +12,7 @@ import {
 } from '@cloudless/state-store';
 import { checkDataFile, type FileUse } from '../check/check-data-file.js';
 import { checkRecords } from '../check/check-records.js';
-import type { EntrySums } from '../check/entry-sums.js';
+import type { EntryReader, EntrySums } from '../check/entry-sums.js';
 import { compactDataFile } from '../file/compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, encodeFormat } from '../file/create-data-file.js';
 import { prepareDataDirectory } from '../file/data-directory.js';
@@ -22,7 +22,7 @@ import { createFileCheck } from '../file/file-check.js';
 import { isOutOfSpace, diskFullError } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
 import { FORMAT_VERSION } from './records.js';
-import { readSegments } from './table-reads.js';
+import { readHead } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
 
 export interface LmdbStateStoreOptions {
@@ -63,6 +63,11 @@ export interface LmdbStateStoreOptions {
    * power loss. Default true.
    */
   readonly sync?: boolean;
+  /**
+   * Receives all entries while the data file is checked, which saves reading them afterwards. They
+   * count only after `end`: the file may be refused.
+   */
+  readonly entryReader?: EntryReader;
 }
 
 /**
@@ -88,16 +93,16 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   try {
     if (!(await fileExists(file))) await createDataFile(directory.path, async () => undefined);
     let checkFiles = createFileCheck(file, lock);
-    const use = checkDataFile(file);
-    let tables = await openChecked(file, use.sums, sync);
+    const use = checkDataFile(file, options.entryReader);
+    let { sums } = use;
+    let tables = await openChecked(file, sums, sync);
     if (await compactIfWorthwhile(tables, file, use, log ?? silentLog)) {
       checkFiles = createFileCheck(file, lock); // the copy has another inode
-      tables = await openChecked(file, checkDataFile(file).sums, sync);
+      ({ sums } = checkDataFile(file)); // the copy has the same entries
+      tables = await openChecked(file, sums, sync);
     }
-    const window = new HistoryWindow(
-      { changes: historyLimit, bytes: historyBytes },
-      readSegments(tables),
-    );
+    options.entryReader?.end(readHead(tables).revision);
+    const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, sums.segments);
     const storage = new LmdbStorage(file, tables, window, {
       checkFiles,
       onClose: () => lock.release(),

@@ -5,11 +5,13 @@ import type {
   LeaseId,
   LoggedChange,
   LoggedTransaction,
+  Revision,
   StoredEntry,
   StoreHead,
 } from '@cloudless/state-store';
-import { ByteReader } from './byte-reader.js';
+import { ByteReader, MAX_SAFE_HIGH } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
+import { crc32 as crc32Of } from './crc32.js';
 
 /** Version of the record formats in this file. Opening a store of another version is refused. */
 export const FORMAT_VERSION = 2;
@@ -40,13 +42,16 @@ export function sealRecord(writer: ByteWriter): Buffer {
  */
 export function openRecord(record: Buffer): ByteReader {
   const content = record.subarray(CHECKSUM_BYTES);
-  if (record.length < CHECKSUM_BYTES || crc32(content) !== record.readUInt32BE(0)) {
-    throw new CloudlessError(
-      'internal',
-      'data file is damaged: the checksum of a record does not match',
-    );
-  }
+  if (record.length < CHECKSUM_BYTES || crc32(content) !== record.readUInt32BE(0))
+    throw createChecksumError();
   return new ByteReader(content);
+}
+
+function createChecksumError(): CloudlessError {
+  return new CloudlessError(
+    'internal',
+    'data file is damaged: the checksum of a record does not match',
+  );
 }
 
 /** Encodes an entry: mod revision, lease id, value. Valid until the next record is encoded. */
@@ -73,13 +78,55 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
   };
 }
 
-/**
- * Reads an entry without its value, to check the record.
- * @throws kind `internal` when the checksum does not match.
- */
-export function decodeEntryHead(record: Buffer): Pick<StoredEntry, 'modRevision' | 'lease'> {
-  const reader = openRecord(record);
-  return { modRevision: reader.uint64(), lease: toLeaseId(reader.text()) };
+/** Bytes of checksum, mod revision and length of the lease id: the shortest record of an entry. */
+const MIN_ENTRY_BYTES = CHECKSUM_BYTES + 8 + 2;
+const TWO_TO_32 = 2 ** 32;
+
+/** Reads the records of many entries, without an object for each of them. */
+export class EntryHeadReader {
+  /** Hash of key and record, as {@link hashRecord} returns. */
+  hash = 0;
+  /** Mod revision. Entries of one transaction that are read one after the other share the object. */
+  modRevision: Revision = 0n;
+  lease: LeaseId | undefined;
+  /** Offset of the value, which ends with the record. */
+  valueStart = 0;
+  private lastHigh = 0;
+  private lastLow = 0;
+
+  /**
+   * Reads an entry into the properties of this object.
+   * @throws kind `internal` when the checksum does not match.
+   */
+  read(
+    keys: Buffer,
+    keyStart: number,
+    keyEnd: number,
+    records: Buffer,
+    start: number,
+    end: number,
+  ): void {
+    if (end - start < MIN_ENTRY_BYTES) throw createChecksumError();
+    const checksum = records.readUInt32BE(start);
+    if (crc32Of(records, start + CHECKSUM_BYTES, end) !== checksum) throw createChecksumError();
+    const high = records.readUInt32BE(start + 4);
+    const low = records.readUInt32BE(start + 8);
+    if (high !== this.lastHigh || low !== this.lastLow) {
+      const isSafe = high < MAX_SAFE_HIGH;
+      this.modRevision = isSafe
+        ? BigInt(high * TWO_TO_32 + low)
+        : records.readBigUInt64BE(start + 4);
+      [this.lastHigh, this.lastLow] = [high, low];
+    }
+    const leaseBytes = records.readUInt16BE(start + 12);
+    this.valueStart = start + MIN_ENTRY_BYTES + leaseBytes;
+    if (this.valueStart > end) throw new RangeError(`record ends at byte ${end}`);
+    this.lease =
+      leaseBytes === 0
+        ? undefined
+        : records.toString('utf8', start + MIN_ENTRY_BYTES, this.valueStart);
+    this.hash = crc32Of(keys, keyStart, keyEnd, checksum);
+  }
 }
 
 /**

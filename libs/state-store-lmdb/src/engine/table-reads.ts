@@ -1,12 +1,5 @@
-import type { HistorySegment, LeaseId, StoredEntry } from '@cloudless/state-store';
-import {
-  decodeEntry,
-  decodeHead,
-  decodeSegmentKey,
-  getSpace,
-  hashRecord,
-  type HeadRecord,
-} from './records.js';
+import type { LeaseId, StoredEntry } from '@cloudless/state-store';
+import { decodeEntry, decodeHead, hashRecord, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
 /** Key of the counters in the `meta` table. */
@@ -43,13 +36,4 @@ export class ReadEntry implements StoredEntry {
     readonly keyBytes: Buffer,
     readonly hash: number,
   ) {}
-}
-
-/** Reads the keys of the retained history segments, oldest first. */
-export function readSegments({ history }: Tables): HistorySegment[] {
-  return [
-    ...history
-      .getRange()
-      .map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: getSpace(value.length) })),
-  ];
 }
