@@ -99,7 +99,7 @@ export async function startCoordinator(
   try {
     const metrics = createMetrics({ process: true });
     const storeHealth = new StoreHealth(() => machine.watchdog?.listWarnings() ?? []);
-    const { store, setCompacting } = await openStore(config, machine, storeHealth);
+    const { store, preloaded, setCompacting } = await openStore(config, machine, storeHealth);
     steps.add(() => (machine.sharedStore === undefined ? store.close() : undefined));
     const isShared = config.state === 'etcd' || machine.sharedStore !== undefined;
     const port = isShared ? await choosePort(config) : config.port;
@@ -107,7 +107,7 @@ export async function startCoordinator(
       ? `${config.name}/${randomHex(random, HOLDER_BYTES)}`
       : `${machine.hostname}/${machine.pid}`;
     const state = await openClusterState({
-      ...{ store, clock, random, meter: metrics, tracer: tracing.tracer },
+      ...{ store, preloaded, clock, random, meter: metrics, tracer: tracing.tracer },
       log: log.child({ component: 'state' }),
       holder,
       leadership: isShared ? 'follow' : 'takeAtStart',

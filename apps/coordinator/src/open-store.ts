@@ -1,3 +1,4 @@
+import { PreloadedView } from '@cloudless/cluster-state';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openEtcdStateStore, type EtcdStateStore } from '@cloudless/state-store-etcd';
 import { listRemotePlaintext, readEtcdOptions } from '@cloudless/state-store-etcd/settings';
@@ -15,6 +16,8 @@ const CHECK_INTERVAL_MS = 1_000;
 /** An open store. */
 export interface OpenedStore {
   readonly store: StateStore;
+  /** The records of the store, as far as its engine reads them all when it is opened. */
+  readonly preloaded: PreloadedView;
   /**
    * Lets this coordinator drop old history of the store, or not. Call it with true while this
    * coordinator leads. Has no effect on an engine that only one process uses.
@@ -31,11 +34,13 @@ export async function openStore(
   machine: CoordinatorMachine,
   health: StoreHealth,
 ): Promise<OpenedStore> {
+  const preloaded = new PreloadedView();
   const engine: StateStore | EtcdStateStore =
-    machine.sharedStore ?? (await openEngine(config, machine, health));
+    machine.sharedStore ?? (await openEngine(config, machine, health, preloaded));
   machine.watchdog?.onStall(health.reportEnd);
   return {
     store: machine.watchdog?.watch(engine) ?? engine,
+    preloaded,
     setCompacting: (isCompacting) => {
       if (isCompactable(engine)) engine.setCompacting(isCompacting);
     },
@@ -52,6 +57,7 @@ async function openEngine(
   config: CoordinatorConfig,
   { clock, log }: CoordinatorMachine,
   health: StoreHealth,
+  preloaded: PreloadedView,
 ): Promise<StateStore | EtcdStateStore> {
   const { historyBytes } = config;
   if (config.state === 'etcd') {
@@ -81,5 +87,6 @@ async function openEngine(
     onDiskSpaceChange: health.reportDiskSpace,
     onFault: health.reportFault,
     checkIntervalMs: CHECK_INTERVAL_MS,
+    entryReader: preloaded,
   });
 }

@@ -36,6 +36,7 @@ export { readClusterLayout } from './records/cluster-layout.js';
 export type { ClusterLayout } from './records/cluster-layout.js';
 export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
+export { PreloadedView } from './view/preloaded-view.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
 export { createSnapshotView } from './view/snapshot-view.js';
 export type { SnapshotRecords } from './view/snapshot-view.js';

@@ -28,6 +28,7 @@ import { CLUSTER_ID_KEY, LEADER_KEY, SCHEMA_VERSION, toEventId, toKey } from './
 import { readClusterLayout } from './records/cluster-layout.js';
 import { StateMetrics } from './state-metrics.js';
 import { Transaction, type EventStamp } from './transaction/transaction.js';
+import type { PreloadedView } from './view/preloaded-view.js';
 import { RecentChanges } from './view/recent-changes.js';
 import { SharedRead } from './view/shared-read.js';
 import { FollowRetries } from './view/follow-retries.js';
@@ -52,6 +53,8 @@ export interface ClusterStateOptions {
    * for a store that has a cluster. Default: no records.
    */
   readonly initializeCluster?: (transaction: Transaction) => void;
+  /** The records of `store`, read when it was opened. Default: they are read from the store. */
+  readonly preloaded?: PreloadedView;
   /** Default: no metrics. */
   readonly meter?: Meter;
   /** Default: no traces. */
@@ -79,7 +82,7 @@ export class StateCore {
     const { store, clock, log, holder, leadership: mode = 'takeAtStart' } = options;
     this.newestRevision = new SharedRead(() => store.revision());
     const retries = mode === 'follow' ? new FollowRetries(clock, options.random, log) : undefined;
-    this.follower = new ViewFollower(store, log, retries);
+    this.follower = new ViewFollower(store, log, retries, options.preloaded);
     const { follower, newestRevision } = this;
     const recent = new RecentChanges(follower);
     this.history = { store, follower, recent, newestRevision };

@@ -18,6 +18,7 @@ import {
 } from '../records/records.js';
 import type { WrittenRecord } from '../transaction/transaction.js';
 import type { FollowRetries } from './follow-retries.js';
+import type { PreloadedView } from './preloaded-view.js';
 import { RevisionWaiters } from './revision-waiters.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
@@ -61,7 +62,8 @@ interface Snapshot {
  * turn of the event loop: no reader sees a part of a batch or snapshot.
  */
 export class ViewFollower {
-  readonly view = new IndexedView();
+  readonly view: IndexedView;
+  private readonly isPreloaded: boolean;
   private readonly listeners = new Set<ChangeListener>();
   private readonly batchListeners = new Set<(batch: ViewBatch) => void>();
   private readonly waiters = new RevisionWaiters();
@@ -73,16 +75,25 @@ export class ViewFollower {
   private isBehind = false;
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
-  private decodedCount = 0;
+  private decodedCount: number;
   /** Records of this process that are being committed, by the bytes that the store got for them. */
   private readonly expected = new Map<Uint8Array, RecordOf<RecordKind>>();
 
-  /** @param retries - Default: the first failure of the watch ends the view. */
+  /**
+   * @param retries - Default: the first failure of the watch ends the view.
+   * @param preloaded - Filled when the store was opened. Default: the view reads the store.
+   */
   constructor(
     private readonly store: StateStore,
     private readonly log: Log,
     private readonly retries?: FollowRetries,
-  ) {}
+    preloaded?: PreloadedView,
+  ) {
+    const { view, count } = preloaded?.take() ?? { view: undefined, count: 0 };
+    this.view = view ?? new IndexedView();
+    this.isPreloaded = view !== undefined;
+    this.decodedCount = count;
+  }
 
   /** The error, of kind `unavailable`, that ended the view; undefined while the view follows. */
   get failure(): CloudlessError | undefined {
@@ -95,12 +106,13 @@ export class ViewFollower {
   }
 
   /**
-   * Reads the whole store and follows it from there on. Listeners that subscribed before are called
+   * Reads the whole store, unless that was done before, and follows it from there on. Listeners that subscribed before are called
    * once, without the records that were read.
    * @throws kind `internal` naming a record that cannot be read.
    */
   async start(): Promise<void> {
-    if (!(await this.loadFirst())) await this.load();
+    if (this.isPreloaded) this.notifyFirst();
+    else if (!(await this.loadFirst())) await this.load();
     this.following = this.follow();
   }
 
@@ -255,13 +267,18 @@ export class ViewFollower {
         page = await this.store.range({ prefix: KEY_PREFIX, after: page.next, revision });
       }
       this.view.revision = revision;
-      for (const listener of this.listeners) listener([], revision);
-      this.notify({ changes: [], revision, bytes: 0, isSnapshot: true });
+      this.notifyFirst();
       return true;
     } catch (reason) {
       if (errorKindOf(reason) !== 'compacted') throw reason;
       return false;
     }
+  }
+
+  private notifyFirst(): void {
+    const { revision } = this.view;
+    for (const listener of this.listeners) listener([], revision);
+    this.notify({ changes: [], revision, bytes: 0, isSnapshot: true });
   }
 
   /** Applies a snapshot: its records are set, and records that it lacks are deleted. */

@@ -1,0 +1,80 @@
+import { ScalarType, type DescMessage } from '@bufbuild/protobuf';
+import { assert } from '@cloudless/base';
+import type { Revision } from '@cloudless/state-store';
+import {
+  decodeRecord,
+  parseViewKey,
+  recordSchemas,
+  type RecordKind,
+  type RecordOf,
+} from '../records/records.js';
+import { IndexedView } from './view.js';
+
+/**
+ * A view that a store fills while it is opened, so that its records need not be read once more. Give
+ * the view to the `entryReader` of the store, then to `openClusterState` with the same store.
+ */
+export class PreloadedView {
+  private readonly filled = new IndexedView();
+  private count = 0;
+  private hasFailed = false;
+  private isComplete = false;
+
+  /**
+   * Adds an entry of the store.
+   * @param value - Only valid during the call.
+   */
+  add(key: string, value: Uint8Array, revision: Revision): void {
+    const parsed = this.hasFailed ? undefined : parseViewKey(key);
+    if (parsed === undefined) return;
+    const { kind, id } = parsed;
+    try {
+      const record = decode(kind, id, value);
+      const after = { value: record, revision, bytes: key.length + value.byteLength };
+      this.filled.apply(kind, id, after);
+      this.count += 1;
+    } catch {
+      // The view then reads the store, and finds a store of another version before such a record.
+      this.hasFailed = true;
+    }
+  }
+
+  /**
+   * Ends the preload: all entries of the store at `revision` were added.
+   */
+  end(revision: Revision): void {
+    this.filled.revision = revision;
+    this.isComplete = true;
+  }
+
+  /**
+   * Takes the view, once.
+   * @returns The view and the number of its records; undefined when not all records are in it.
+   */
+  take(): { readonly view: IndexedView; readonly count: number } | undefined {
+    if (!this.isComplete || this.hasFailed) return undefined;
+    this.isComplete = false;
+    return { view: this.filled, count: this.count };
+  }
+}
+
+/** Decodes a record that shares no memory with `value`. */
+function decode(kind: RecordKind, id: string, value: Uint8Array): RecordOf<RecordKind> {
+  if (kind !== 'replica') return decodeRecord(kind, id, value.slice());
+  const replica = decodeRecord(kind, id, value);
+  // Only fields of the type `bytes`, which replicas lack, and unknown fields share the memory.
+  return replica.$unknown === undefined ? replica : decodeRecord(kind, id, value.slice());
+}
+
+/** Returns true when a message of the type, or a message in it, has a field of the type `bytes`. */
+function hasBytes({ fields }: DescMessage): boolean {
+  return fields.some(
+    (field) =>
+      ('scalar' in field && field.scalar === ScalarType.BYTES) ||
+      (field.message !== undefined && hasBytes(field.message)),
+  );
+}
+assert(
+  !hasBytes(recordSchemas.replica),
+  'a replica would share memory with the bytes that it was decoded from',
+);
