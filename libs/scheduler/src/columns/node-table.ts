@@ -310,6 +310,7 @@ export class NodeTable {
       this.sizeOf[slot] ?? 0,
       (this.usedCpu[slot] ?? 0) * (this.kinds.cpuShares[kind] ?? 0),
       (this.usedMemory[slot] ?? 0) * (this.kinds.memoryShares[kind] ?? 0),
+      this.replicas[slot] === 0,
     );
   }
 

@@ -24,7 +24,7 @@ import { TreeShape } from '../trees/tree-shape.js';
 import { WinnerTree } from '../trees/winner-tree.js';
 import { BoundedCache } from './bounded-cache.js';
 import type { Placement } from './placement.js';
-import { scanForBest } from './scan.js';
+import { NodeScan } from './scan.js';
 
 /** Work since the creation of the engine, and what the engine keeps. */
 export interface EngineFigures {
@@ -106,6 +106,7 @@ export class PlacementEngine {
     () => this.table.capacity * 4,
     (workloadId) => this.forgetCounts(workloadId),
   );
+  private readonly scan: NodeScan;
   private readonly treesOf = new Map<WorkloadId, number>();
   private readonly seen = new BoundedCache<true>(MAX_SEEN, Infinity, () => 0);
   /** Counts the changes of nodes and reservations. */
@@ -129,6 +130,7 @@ export class PlacementEngine {
     private readonly weights: ScoreWeights,
   ) {
     this.classes = table.classes;
+    this.scan = new NodeScan(table);
   }
 
   /** Notes that a node, or what is reserved on the node, has changed. */
@@ -262,7 +264,7 @@ export class PlacementEngine {
     const plan = this.createPlan(request, ofClass, ofLabels);
     const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
     this.work.scans += 1;
-    const best = scanForBest(plan, this.table, ranking);
+    const best = this.scan.findBest(plan, ranking);
     this.work.nodesExamined += best.examined;
     if (best.score === EXCLUDED) return undefined;
     if (request.spread?.mode === 'required') {

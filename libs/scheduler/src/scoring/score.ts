@@ -155,7 +155,7 @@ export function scoreCost({ capacity }: Pick<IndexedNode, 'capacity'>, need: Res
 /** Preferred used share of the whole machine. The system reservation counts as used. */
 export const TARGET_UTILISATION = 0.65;
 /** Used share above which a node has little left for load peaks. */
-const HIGH_UTILISATION = 0.9;
+export const HIGH_UTILISATION = 0.9;
 /** Differences of shares below this value are floating-point noise. */
 const NOISE = 1e-9;
 
@@ -200,6 +200,9 @@ export function findLargestDistance(score: number): number {
 
 /** See {@link findLargestDistance}. */
 export const BALANCE_DISTANCE = 0.2;
+
+/** A node that is highly used after the placement must be nearer by this distance. */
+export const HIGH_USE_DISTANCE = 0.6;
 
 /** Returns the difference between the used shares of CPU and memory of a machine. */
 export function computeImbalance(

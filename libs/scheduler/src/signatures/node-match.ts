@@ -27,7 +27,6 @@ export class NodeMatch {
       zoneOf: this.slots,
       byZone: [],
     };
-  private buffer = new Int32Array(0);
 
   constructor(
     private readonly table: NodeTable,
@@ -69,19 +68,13 @@ export class NodeMatch {
     return byZone;
   }
 
-  /** Returns an array with room for all slots, whose content the next call may change. */
-  borrowBuffer(): Int32Array {
-    if (this.buffer.length < this.table.capacity) this.buffer = new Int32Array(this.table.capacity);
-    return this.buffer;
-  }
-
   /** Bytes of the arrays, of which the request decides how many there are. */
   get bytes(): number {
     const { nodeAffinity, nodeAntiAffinity } = this.request;
     const weights = [nodeAffinity, nodeAntiAffinity].filter((terms) =>
       terms.some(({ mode }) => mode === 'preferred'),
     );
-    return this.table.capacity * (1 + 4 + 4 + 4 + 4 * weights.length);
+    return this.table.capacity * (1 + 4 + 4 + 4 * weights.length);
   }
 
   private matchClasses(): void {
