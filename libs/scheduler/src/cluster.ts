@@ -11,6 +11,7 @@ import {
   listReasons,
 } from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
+import { hashReplicaId } from './reservations/replica-index.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
 import { PlacementEngine } from './placement/placement-engine.js';
@@ -237,8 +238,9 @@ class IncrementalCluster implements Cluster {
     if (replicas.length === 0) return;
     const batch = this.ledger.startBatch(template);
     for (const { replicaId, nodeId } of replicas) {
-      this.release(replicaId);
-      this.engine.noteChange(this.ledger.addToBatch(batch, replicaId, nodeId));
+      const hash = hashReplicaId(replicaId);
+      this.releaseOne(replicaId, hash);
+      this.engine.noteChange(this.ledger.addToBatch(batch, replicaId, nodeId, hash));
       this.preemption?.touchReservations(nodeId);
     }
     this.ledger.dropGroup(batch.group);
@@ -250,10 +252,7 @@ class IncrementalCluster implements Cluster {
   }
 
   release(replicaId: ReplicaId): void {
-    const slot = this.ledger.remove(replicaId);
-    if (slot === undefined) return;
-    this.engine.noteChange(slot);
-    this.preemption?.touchReservations(this.idOf(slot));
+    this.releaseOne(replicaId, hashReplicaId(replicaId));
   }
 
   node(nodeId: NodeId): SchedulerNode | undefined {
@@ -358,6 +357,14 @@ class IncrementalCluster implements Cluster {
       reservations: this.ledger.count,
       memoryBytes: cacheBytes + this.table.bytes + this.ledger.bytes,
     };
+  }
+
+  /** @param hash - Hash of the replica id. */
+  private releaseOne(replicaId: ReplicaId, hash: number): void {
+    const slot = this.ledger.remove(replicaId, hash);
+    if (slot === undefined) return;
+    this.engine.noteChange(slot);
+    this.preemption?.touchReservations(this.idOf(slot));
   }
 
   private setNode(slot: Slot, node: IndexedNode | undefined): void {

@@ -4,7 +4,6 @@ import type { NodeTable } from '../columns/node-table.js';
 import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
 import { toClaim } from '../reservations/claim.js';
-import type { Entry } from '../reservations/entry-columns.js';
 import type { Ledger } from '../reservations/ledger.js';
 import type { LedgerGroup } from '../reservations/replica-group.js';
 import { WorkloadCounts } from '../reservations/workload-counts.js';
@@ -226,24 +225,26 @@ export class PlacementEngine {
   ): Placement[] {
     const { plan } = tree;
     const decisions: Placement[] = [];
-    const tried: Entry[] = [];
+    const tried: Slot[] = [];
     const claim = toClaim(plan.request);
     try {
       while (decisions.length < count) {
         const slot = tree.best();
         if (slot === undefined) {
           // Nothing is placed any more, so the result is the same for all remaining replicas.
-          const refusal = refuse(decisions.length);
+          const placed = decisions.length;
+          const refusal = this.ledger.showTried(tried, group, claim, () => refuse(placed));
           while (decisions.length < count) decisions.push(refusal);
           break;
         }
         decisions.push(this.toPlacement(plan, slot, tree.scoreOf(slot)));
         if (decisions.length === count) break;
-        tried.push(this.ledger.tryPlacement(slot, group, claim));
+        this.ledger.adjustTried(slot, group, claim, 1);
+        tried.push(slot);
         tree.addPlacement(slot);
       }
     } finally {
-      while (tried.length > 0) this.ledger.undoPlacement(tried.pop() ?? 0);
+      for (const slot of tried.reverse()) this.ledger.adjustTried(slot, group, claim, -1);
     }
     return decisions;
   }

@@ -5,7 +5,7 @@ import type { SchedulerHostPort } from '../input/host-ports.js';
 import type { HeldReservation, Reservation, ReservationTemplate } from '../input/reservation.js';
 import { NO_RESOURCES, type Resources } from '../input/resources.js';
 import { isClaimOf, toClaim, type Claim } from './claim.js';
-import { EntryColumns, type Entry } from './entry-columns.js';
+import { EntryColumns, NO_ENTRY, type Entry } from './entry-columns.js';
 import { PortHolders } from './port-holders.js';
 import {
   LedgerGroup,
@@ -14,6 +14,7 @@ import {
   type ReplicaCount,
   type ReplicaGroup,
 } from './replica-group.js';
+import { hashReplicaId, ReplicaIndex } from './replica-index.js';
 import { TermIndex } from './term-index.js';
 import { WorkloadCounts } from './workload-counts.js';
 
@@ -40,7 +41,7 @@ const NO_BOOKINGS: NodeBookings = { allocated: NO_RESOURCES, replicas: 0 };
 export class Ledger {
   readonly ports: PortHolders;
   readonly terms: TermIndex;
-  private readonly entryOf = new Map<ReplicaId, Entry>();
+  private readonly replicas: ReplicaIndex;
   private readonly groups: (LedgerGroup | undefined)[] = [];
   private readonly freeGroups: number[] = [];
   private readonly workloads = new Map<WorkloadId, GroupedWorkload>();
@@ -49,14 +50,16 @@ export class Ledger {
     private readonly table: NodeTable,
     private readonly entries = new EntryColumns(),
     ports = new PortHolders(),
+    replicas = new ReplicaIndex(entries.replicaIds),
   ) {
     this.ports = ports;
+    this.replicas = replicas;
     this.terms = new TermIndex(table, entries, () => this.listGroups());
   }
 
   /** Number of reservations. */
   get count(): number {
-    return this.entryOf.size;
+    return this.replicas.size;
   }
 
   /**
@@ -80,27 +83,30 @@ export class Ledger {
 
   /**
    * Adds a reservation of a batch, for a replica without one.
+   * @param hash - Given by callers that have computed it before.
    * @returns The slot of the node.
    */
   addToBatch(
     { group, claim, leaving }: ReservationBatch,
     replicaId: ReplicaId,
     nodeId: NodeId,
+    hash = hashReplicaId(replicaId),
   ): Slot {
     group.holders += 1;
     const slot = this.table.slotFor(nodeId);
-    this.entryOf.set(replicaId, this.addEntry(replicaId, slot, group, claim, leaving));
+    this.replicas.add(hash, this.addEntry(replicaId, slot, group, claim, leaving));
     return slot;
   }
 
   /**
    * Removes the reservation of a replica.
+   * @param hash - Given by callers that have computed it before.
    * @returns The slot of the node; undefined when the replica has no reservation.
    */
-  remove(replicaId: ReplicaId): Slot | undefined {
-    const entry = this.entryOf.get(replicaId);
-    if (entry === undefined) return undefined;
-    this.entryOf.delete(replicaId);
+  remove(replicaId: ReplicaId, hash = hashReplicaId(replicaId)): Slot | undefined {
+    const entry = this.replicas.find(replicaId, hash);
+    if (entry === NO_ENTRY) return undefined;
+    this.replicas.remove(replicaId, hash);
     const slot = this.entries.slotOf[entry] ?? 0;
     this.removeEntry(entry);
     this.table.forget(slot);
@@ -109,28 +115,30 @@ export class Ledger {
 
   /** Returns the slot of the node of a reservation; undefined without a reservation. */
   slotOf(replicaId: ReplicaId): Slot | undefined {
-    const entry = this.entryOf.get(replicaId);
-    return entry === undefined ? undefined : this.entries.slotOf[entry];
+    const entry = this.replicas.find(replicaId, hashReplicaId(replicaId));
+    return entry === NO_ENTRY ? undefined : this.entries.slotOf[entry];
   }
 
   /** Calls `read` while the reservations of some replicas are away, and puts them back. */
   without<Result>(replicaIds: Iterable<ReplicaId>, read: () => Result): Result {
     const away = Array.from(replicaIds).flatMap((replicaId) => {
-      const entry = this.entryOf.get(replicaId);
-      const group = entry === undefined ? undefined : this.groups[this.entries.groupOf[entry] ?? 0];
-      const claim = entry === undefined ? undefined : this.entries.claims[entry];
-      if (entry === undefined || group === undefined || claim === undefined) return [];
+      const hash = hashReplicaId(replicaId);
+      const entry = this.replicas.find(replicaId, hash);
+      const group = this.groups[this.entries.groupOf[entry] ?? 0];
+      const claim = this.entries.claims[entry];
+      if (entry === NO_ENTRY || group === undefined || claim === undefined) return [];
       const slot = this.entries.slotOf[entry] ?? 0;
       const leaving = this.entries.leaving[entry] === 1;
       group.holders += 1; // the group stays while its reservation is away
+      this.replicas.remove(replicaId, hash);
       this.removeEntry(entry);
-      return [{ replicaId, slot, group, claim, leaving }];
+      return [{ replicaId, hash, slot, group, claim, leaving }];
     });
     try {
       return read();
     } finally {
-      for (const { replicaId, slot, group, claim, leaving } of away)
-        this.entryOf.set(replicaId, this.addEntry(replicaId, slot, group, claim, leaving));
+      for (const { replicaId, hash, slot, group, claim, leaving } of away)
+        this.replicas.add(hash, this.addEntry(replicaId, slot, group, claim, leaving));
     }
   }
 
@@ -139,15 +147,27 @@ export class Ledger {
     return this.terms.hasRepels;
   }
 
-  /** Adds a placement that is tried, as if it had been reserved. The group must be held. */
-  tryPlacement(slot: Slot, group: LedgerGroup, claim: Claim): Entry {
-    group.holders += 1;
-    return this.addEntry(undefined, slot, group, claim, false);
+  /**
+   * Adds a placement that is tried to all amounts and counts, as if it had been reserved, or takes
+   * it back. The group must be held. Lists of reservations show it only in {@link showTried}.
+   */
+  adjustTried(slot: Slot, group: LedgerGroup, claim: Claim, change: 1 | -1): void {
+    this.apply(slot, group, claim, false, change);
   }
 
-  /** Takes a tried placement back. */
-  undoPlacement(entry: Entry): void {
-    this.removeEntry(entry);
+  /** Calls `read` while the placements that are tried are listed among the reservations. */
+  showTried<Result>(
+    slots: readonly Slot[],
+    group: LedgerGroup,
+    claim: Claim,
+    read: () => Result,
+  ): Result {
+    const shown = slots.map((slot) => this.entries.add(undefined, slot, group, claim, false));
+    try {
+      return read();
+    } finally {
+      for (const entry of shown.reverse()) this.entries.remove(entry, group);
+    }
   }
 
   /** Returns the group of the fields, and keeps the group until {@link dropGroup}. */
@@ -264,8 +284,9 @@ export class Ledger {
 
   /** Returns an independent copy over a copy of the node table. */
   clone(table: NodeTable): Ledger {
-    const copy = new Ledger(table, this.entries.clone(), this.ports.clone());
-    for (const [replicaId, entry] of this.entryOf) copy.entryOf.set(replicaId, entry);
+    const entries = this.entries.clone();
+    const replicas = this.replicas.clone(entries.replicaIds);
+    const copy = new Ledger(table, entries, this.ports.clone(), replicas);
     copy.freeGroups.push(...this.freeGroups);
     copy.groups.length = this.groups.length;
     for (const { id, groups } of this.workloads.values()) {
@@ -285,7 +306,7 @@ export class Ledger {
   get bytes(): number {
     let counts = 0;
     for (const workload of this.workloads.values()) counts += workload.counts?.bytes ?? 0;
-    return this.entries.bytes + this.entryOf.size * 48 + counts;
+    return this.entries.bytes + this.replicas.bytes + counts;
   }
 
   private addEntry(
