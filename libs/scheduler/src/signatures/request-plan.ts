@@ -34,6 +34,8 @@ export class RequestPlan {
   /** The same without the weight. */
   private costTerms = new Float64Array(4);
   private knownSizes = 0;
+  /** The newest terms by class: many nodes of a class are in an equal state. */
+  private readonly lastTerms: ScoreTerms[] = [];
 
   constructor(
     readonly request: FullRequest,
@@ -158,20 +160,37 @@ export class RequestPlan {
     }
   }
 
-  /** Returns the terms of {@link score}, for a slot on which the replica fits. */
+  /**
+   * Returns the terms of {@link score}, for a slot on which the replica fits. Slots with equal terms
+   * may share an object.
+   */
   scoreTerms(slot: Slot): ScoreTerms {
-    const { locality, reliability, networkPenalty, taints } = this.match.classScores;
     const classId = this.table.classOf[slot] ?? 0;
-    return {
+    const cost = this.costTerms[this.table.sizeOf[slot] ?? 0] ?? 0;
+    const utilisation = this.utilisation(slot);
+    const affinity = (this.affinityWeight(slot) / 100) * 0.2;
+    const antiAffinity = 0 - (this.antiAffinityWeight(slot) / 100) * 0.3;
+    const last = this.lastTerms[classId];
+    if (
+      last?.utilisation === utilisation &&
+      last.cost === cost &&
+      last.affinity === affinity &&
+      last.antiAffinity === antiAffinity
+    )
+      return last;
+    const { locality, reliability, networkPenalty, taints } = this.match.classScores;
+    const terms = {
       locality: locality[classId] ?? 0,
       reliability: reliability[classId] ?? 0,
-      cost: this.costTerms[this.table.sizeOf[slot] ?? 0] ?? 0,
-      utilisation: this.utilisation(slot),
+      cost,
+      utilisation,
       networkPenalty: networkPenalty[classId] ?? 0,
-      affinity: (this.affinityWeight(slot) / 100) * 0.2,
-      antiAffinity: 0 - (this.antiAffinityWeight(slot) / 100) * 0.3,
+      affinity,
+      antiAffinity,
       taints: taints[classId] ?? 0,
     };
+    this.lastTerms[classId] = terms;
+    return terms;
   }
 
   private utilisation(slot: Slot): number {

@@ -83,4 +83,14 @@ export class Ranking {
     if (scoreA !== scoreB) return scoreA > scoreB;
     return this.hasSmallerId(a, b);
   }
+
+  /** {@link isBefore} for slots of one spread domain and one zone. */
+  isBeforeInPart(a: Slot, scoreA: number, b: Slot, scoreB: number): boolean {
+    if (scoreA === EXCLUDED) return false;
+    if (scoreB === EXCLUDED) return true;
+    const difference = (this.onNode[a] ?? 0) - (this.onNode[b] ?? 0);
+    if (difference !== 0) return difference < 0;
+    if (scoreA !== scoreB) return scoreA > scoreB;
+    return this.hasSmallerId(a, b);
+  }
 }

@@ -41,13 +41,16 @@ export class SpreadCeiling {
     for (let index = 0; index < count; index += 1) this.refreshNode(slots[index] ?? 0);
   }
 
-  /** Looks again whether the node of a slot makes its domain eligible. */
-  refreshNode(slot: Slot): void {
+  /**
+   * Looks again whether the node of a slot makes its domain eligible.
+   * @param fitsNow - True when one more replica is known to fit on the node as it is.
+   */
+  refreshNode(slot: Slot, fitsNow = false): void {
     const node = this.table.records[slot];
     const now =
       node !== undefined &&
       this.plan.match.allowed[slot] === 1 &&
-      fitsWhenEmpty(node, this.plan.request);
+      (fitsNow || fitsWhenEmpty(node, this.plan.request));
     if (now === (this.eligible[slot] === 1)) return;
     this.eligible[slot] = Number(now);
     const domain = this.ranking.domainOf(slot);

@@ -22,12 +22,18 @@ export class TreeShape {
   readonly right: Int32Array;
   /** Index of the parent by id; {@link NO_TREE_NODE} for the root. */
   readonly parentOf: Int32Array;
+  /** Id of the other child of the parent, by id. No meaning for the root. */
+  readonly siblingOf: Int32Array;
+  /** 1 by index of the inner node when all leaves below share their spread domain and zone. */
+  readonly sharesCounts: Uint8Array;
   /** Id of the root; {@link NO_TREE_NODE} without nodes. */
   readonly root: number;
   /** Number of inner nodes. */
   readonly innerCount: number;
   /** The slots with a node. */
   readonly slots: readonly Slot[];
+  /** True when a spread is declared and some node is in none of its domains. */
+  readonly hasSlotsInNoDomain: boolean;
   /**
    * Roots of the sub-trees of each domain that lies in several zones, by domain. Undefined when no
    * domain does, or when zones are parts of domains.
@@ -42,22 +48,25 @@ export class TreeShape {
     this.left = new Int32Array(inner);
     this.right = new Int32Array(inner);
     this.parentOf = new Int32Array(this.capacity + inner).fill(NO_TREE_NODE);
+    this.siblingOf = new Int32Array(this.capacity + inner);
+    this.sharesCounts = new Uint8Array(inner);
     const zoneOf = table.columns.rankedZones.valueOf;
     const domainOf = topology === undefined ? undefined : table.columns.topology(topology).valueOf;
     this.spreadDomainOf = domainOf;
+    this.hasSlotsInNoDomain = this.slots.some((slot) => domainOf?.[slot] === NO_VALUE);
     const builder = new TreeBuilder(this);
     const domainIn = (slot: Slot): number => domainOf?.[slot] ?? NO_VALUE;
     const zoneIn = (slot: Slot): number => zoneOf[slot] ?? NO_VALUE;
     if (isFunction(this.slots, zoneIn, domainIn)) {
       this.root = builder.joinGroups(this.slots, domainIn, (slots) =>
-        builder.joinGroups(slots, zoneIn, (leaves) => builder.join(leaves)),
+        builder.joinGroups(slots, zoneIn, (leaves) => builder.joinLeaves(leaves)),
       );
       this.partsOf = undefined;
     } else {
       const parts = new Map<number, number[]>();
       this.root = builder.joinGroups(this.slots, zoneIn, (slots) =>
         builder.joinGroups(slots, domainIn, (leaves, domain) => {
-          const part = builder.join(leaves);
+          const part = builder.joinLeaves(leaves);
           const known = parts.get(domain);
           if (known === undefined) parts.set(domain, [part]);
           else known.push(part);
@@ -73,7 +82,11 @@ export class TreeShape {
 
   /** Bytes of the arrays. */
   get bytes(): number {
-    return this.left.byteLength + this.right.byteLength + this.parentOf.byteLength;
+    const { left, right, parentOf, siblingOf, sharesCounts } = this;
+    return [left, right, parentOf, siblingOf, sharesCounts].reduce(
+      (sum, { byteLength }) => sum + byteLength,
+      0,
+    );
   }
 }
 
@@ -82,8 +95,19 @@ class TreeBuilder {
   innerCount = 0;
 
   constructor(
-    private readonly shape: Pick<TreeShape, 'capacity' | 'left' | 'right' | 'parentOf'>,
+    private readonly shape: Pick<
+      TreeShape,
+      'capacity' | 'left' | 'right' | 'parentOf' | 'siblingOf' | 'sharesCounts'
+    >,
   ) {}
+
+  /** Joins leaves of one spread domain and one zone. Returns the id of the root. */
+  joinLeaves(slots: readonly Slot[]): number {
+    const first = this.innerCount;
+    const root = this.join(slots);
+    this.shape.sharesCounts.fill(1, first, this.innerCount);
+    return root;
+  }
 
   /** Joins sub-trees to one. Returns the id of the root. */
   join(ids: readonly number[]): number {
@@ -115,13 +139,15 @@ class TreeBuilder {
   }
 
   private joinPair(a: number, b: number): number {
-    const { capacity, left, right, parentOf } = this.shape;
+    const { capacity, left, right, parentOf, siblingOf } = this.shape;
     const index = this.innerCount;
     this.innerCount += 1;
     left[index] = a;
     right[index] = b;
     parentOf[a] = index;
     parentOf[b] = index;
+    siblingOf[a] = b;
+    siblingOf[b] = a;
     return capacity + index;
   }
 }

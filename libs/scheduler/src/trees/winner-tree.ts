@@ -151,7 +151,7 @@ export class WinnerTree {
     this.work.leavesUpdated += slots.length;
     const { ceiling } = this;
     if (ceiling !== undefined && this.ceilingRevision !== this.table.nodeRevision)
-      for (const slot of slots) ceiling.refreshNode(slot);
+      for (const slot of slots) ceiling.refreshNode(slot, this.scores[slot] !== EXCLUDED);
     this.ceilingRevision = this.table.nodeRevision;
     this.refreshAllWinners();
     this.followAnew();
@@ -235,11 +235,28 @@ export class WinnerTree {
     this.work.leavesUpdated += 1;
     this.scores[slot] = this.plan.score(slot);
     if (this.ceiling !== undefined && this.ceilingRevision !== this.table.nodeRevision)
-      this.ceiling.refreshNode(slot);
+      this.ceiling.refreshNode(slot, this.scores[slot] !== EXCLUDED);
   }
 
   private refreshAllWinners(): void {
-    for (let index = 0; index < this.winners.length; index += 1) this.decide(index);
+    if (this.counts.isEmpty && !this.shape.hasSlotsInNoDomain) this.refreshAllByScore();
+    else for (let index = 0; index < this.winners.length; index += 1) this.decide(index);
+  }
+
+  /** The same while all counts are equal, so that scores and ids alone decide. */
+  private refreshAllByScore(): void {
+    const { capacity, left, right } = this.shape;
+    const { winners, scores, ranking } = this;
+    for (let index = 0; index < winners.length; index += 1) {
+      const leftId = left[index] ?? 0;
+      const rightId = right[index] ?? 0;
+      const a = leftId < capacity ? leftId : (winners[leftId - capacity] ?? 0);
+      const b = rightId < capacity ? rightId : (winners[rightId - capacity] ?? 0);
+      const scoreA = scores[a] ?? EXCLUDED;
+      const scoreB = scores[b] ?? EXCLUDED;
+      const wins = scoreB > scoreA || (scoreB === scoreA && ranking.hasSmallerId(b, a));
+      winners[index] = wins ? b : a;
+    }
   }
 
   /** Decides anew on the way from a leaf to the root, and from other parts of its domain. */
@@ -250,12 +267,32 @@ export class WinnerTree {
     if (parts !== undefined) for (const part of parts) this.walkUp(part);
   }
 
+  /**
+   * Only the child on the way has changed in each inner node, so each level compares the winner so
+   * far with the winner of the other child.
+   */
   private walkUp(id: number): void {
-    const { parentOf } = this.shape;
-    let index = parentOf[id] ?? NO_TREE_NODE;
+    const { capacity, parentOf, siblingOf, sharesCounts } = this.shape;
+    const { winners, scores, ranking } = this;
+    let winner = this.winnerOf(id);
+    let score = scores[winner] ?? EXCLUDED;
+    let at = id;
+    let index = parentOf[at] ?? NO_TREE_NODE;
     while (index !== NO_TREE_NODE) {
-      this.decide(index);
-      index = parentOf[this.shape.capacity + index] ?? NO_TREE_NODE;
+      const sibling = siblingOf[at] ?? 0;
+      const rival = sibling < capacity ? sibling : (winners[sibling - capacity] ?? 0);
+      const rivalScore = scores[rival] ?? EXCLUDED;
+      const wins =
+        sharesCounts[index] === 1
+          ? ranking.isBeforeInPart(rival, rivalScore, winner, score)
+          : ranking.isBefore(rival, rivalScore, winner, score);
+      if (wins) {
+        winner = rival;
+        score = rivalScore;
+      }
+      winners[index] = winner;
+      at = capacity + index;
+      index = parentOf[at] ?? NO_TREE_NODE;
     }
   }
 
