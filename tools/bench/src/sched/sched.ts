@@ -14,11 +14,16 @@ import {
 } from './cases.js';
 import { parseCpuSeconds, parseGoBenchmarks } from './go-benchmark.js';
 import { runPreempt } from './preempt-case.js';
+import { toMedianRounds } from './rounds.js';
 
-const BENCHMARKS = {
+/** Benchmarks with short cases are run several times, each time on new clusters. */
+const ROUNDED = {
   basic: { run: runBasic, name: 'sched-basic' },
   hetero: { run: runHetero, name: 'sched-hetero' },
   constraints: { run: runConstraints, name: 'sched-constraints' },
+};
+const BENCHMARKS = {
+  ...ROUNDED,
   preempt: { run: runPreempt, name: 'sched-preempt' },
   scale: { run: runScale, name: 'sched-scale' },
   storm: { run: runStorm, name: 'resched-storm' },
@@ -31,6 +36,8 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string', default: '1' },
     // CPU seconds of one case; a slower scheduler makes fewer placements.
     budget: { type: 'string', default: '20' },
+    // Rounds of the benchmarks with short cases; the report has the median round of each case.
+    rounds: { type: 'string', default: '9' },
     // A command of a peer that prints Go benchmarks; runs after ours, in the same run.
     'peer-command': { type: 'string' },
     // Divides the numbers of replicas.
@@ -39,6 +46,7 @@ const { values, positionals } = parseArgs({
 });
 const [chosen = ''] = positionals;
 const isBenchmark = (name: string): name is keyof typeof BENCHMARKS => name in BENCHMARKS;
+const isRounded = (name: string): name is keyof typeof ROUNDED => name in ROUNDED;
 if (!isBenchmark(chosen))
   throw new Error(`name one of the benchmarks ${Object.keys(BENCHMARKS).join(', ')}`);
 
@@ -55,7 +63,10 @@ const options: SchedOptions = {
 const { run, name } = BENCHMARKS[chosen];
 // The compiler of Node.js has seen the code often before the measured run.
 run({ ...options, nodes: Math.min(1_000, options.nodes), budgetSeconds: 5 });
-const cases = run(options);
+const rounds = Number(values.rounds);
+const cases = isRounded(chosen)
+  ? toMedianRounds(Array.from({ length: rounds }, () => ROUNDED[chosen].run(options)))
+  : run(options);
 const peer = values['peer-command'];
 
 /** Runs the benchmark of a peer, and counts its CPU time by `times` of the shell. */
@@ -75,6 +86,7 @@ printReport(name, {
   seed: options.seed,
   budgetCpuSecondsPerCase: options.budgetSeconds,
   divisor: options.divisor,
+  rounds: isRounded(chosen) ? rounds : 1,
   memoryMb: Math.round(process.memoryUsage.rss() / 1e6),
   cases,
   peer: peer === undefined ? 'left out: no --peer-command' : runPeer(peer),
