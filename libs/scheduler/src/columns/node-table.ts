@@ -1,4 +1,5 @@
 import type { NodeId } from '@cloudless/base';
+import { NO_CUSTOM } from '../input/custom-resources.js';
 import type { IndexedNode } from '../input/node.js';
 import { NO_RESOURCES, subtractResources, type Resources } from '../input/resources.js';
 import { compareText } from '../order.js';
@@ -150,16 +151,12 @@ export class NodeTable {
 
   /** Adds (1) or subtracts (-1) the resources of one replica. */
   book(slot: Slot, amounts: Resources, change: 1 | -1): void {
-    const { freeCpu, freeMemory, freeStorage, freeBandwidth, freeGpus } = this;
-    const { usedCpu, usedMemory, replicas, replicasLeft } = this;
+    const { freeCpu, freeMemory, usedCpu, usedMemory, replicas, replicasLeft } = this;
     const cpu = change * amounts.cpuMillis;
     const memory = change * amounts.memoryBytes;
     freeCpu[slot] = (freeCpu[slot] ?? 0) - cpu;
     freeMemory[slot] = (freeMemory[slot] ?? 0) - memory;
-    freeStorage[slot] = (freeStorage[slot] ?? 0) - change * amounts.storageBytes;
-    freeBandwidth[slot] = (freeBandwidth[slot] ?? 0) - change * amounts.bandwidthBps;
-    freeGpus[slot] = (freeGpus[slot] ?? 0) - change * amounts.gpus;
-    this.custom.book(slot, amounts.custom, change);
+    if (asksForMore(amounts)) this.bookMore(slot, amounts, change);
     usedCpu[slot] = (usedCpu[slot] ?? 0) + cpu;
     usedMemory[slot] = (usedMemory[slot] ?? 0) + memory;
     replicas[slot] = (replicas[slot] ?? 0) + change;
@@ -169,6 +166,14 @@ export class NodeTable {
       this.custom.clearBooked(slot);
       this.writeAmounts(slot, this.records[slot], NO_RESOURCES);
     } else this.refreshShares(slot);
+  }
+
+  private bookMore(slot: Slot, amounts: Resources, change: 1 | -1): void {
+    const { freeStorage, freeBandwidth, freeGpus } = this;
+    freeStorage[slot] = (freeStorage[slot] ?? 0) - change * amounts.storageBytes;
+    freeBandwidth[slot] = (freeBandwidth[slot] ?? 0) - change * amounts.bandwidthBps;
+    freeGpus[slot] = (freeGpus[slot] ?? 0) - change * amounts.gpus;
+    this.custom.book(slot, amounts.custom, change);
   }
 
   /** Resources that reservations hold on a slot, with or without a node. */
@@ -320,6 +325,11 @@ export class NodeTable {
     sorted.forEach(([, slot], rank) => (ranks[slot] = rank));
     return ranks;
   }
+}
+
+/** Returns true when anything but CPU and memory is asked for. */
+function asksForMore({ storageBytes, bandwidthBps, gpus, custom }: Resources): boolean {
+  return storageBytes !== 0 || bandwidthBps !== 0 || gpus !== 0 || custom !== NO_CUSTOM;
 }
 
 /** Names of the arrays of counts and ids, with one entry per slot. */

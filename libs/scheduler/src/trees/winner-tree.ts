@@ -74,7 +74,7 @@ export class WinnerTree {
    * Brings the tree up to date.
    * @param changed - Slots that have changed since {@link position}; undefined when unknown.
    */
-  catchUp(changed: readonly Slot[] | undefined, position: number): void {
+  catchUp(changed: Int32Array | undefined, position: number): void {
     this.position = position;
     this.plan.refresh();
     const { tried } = this;
@@ -82,7 +82,7 @@ export class WinnerTree {
     this.findRepels();
     if (changed === undefined || this.isRepelledAnew) this.rebuild();
     else {
-      this.refreshLeaves(tried.length === 0 ? changed : [...tried, ...changed]);
+      this.refreshLeaves(tried.length === 0 ? changed : Int32Array.of(...tried, ...changed));
       this.ceilingRevision = this.table.nodeRevision;
       this.followCounts();
     }
@@ -165,7 +165,7 @@ export class WinnerTree {
   }
 
   /** @param slots - Slots whose nodes may have changed, some of them several times. */
-  private refreshLeaves(slots: readonly Slot[]): void {
+  private refreshLeaves(slots: readonly Slot[] | Int32Array): void {
     const { capacity, innerCount } = this.shape;
     const { refreshed } = this;
     for (const slot of slots) {
