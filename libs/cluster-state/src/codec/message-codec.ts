@@ -16,7 +16,8 @@ export interface MessageCodec<Schema extends DescMessage> {
   /** @throws The errors of `toBinary`. */
   encode(message: MessageShape<Schema>): EncodedMessage;
   /**
-   * @param bytes - Read-only from now on, because `bytes` fields of the message share the memory.
+   * @param bytes - Read-only from now on if the type has fields of the type `bytes`, which share the
+   *   memory. No other part of the message does.
    * @throws The errors of `fromBinary`.
    */
   decode(bytes: Uint8Array): MessageShape<Schema>;
@@ -64,7 +65,8 @@ export function createMessageCodec<Schema extends DescMessage>(
           if (reason !== CANNOT_READ) throw reason;
         }
       }
-      return fromBinary(schema, bytes);
+      // A copy, because unknown fields share the memory.
+      return fromBinary(schema, bytes.slice());
     },
   };
 }

@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals';
 import { create } from '@bufbuild/protobuf';
 import { WireType } from '@bufbuild/protobuf/wire';
+import { ContainerFactsSchema } from '@cloudless/api';
 import {
   ClusterRecordSchema,
   JoinTokenRecordSchema,
@@ -33,11 +34,13 @@ const open = (preloaded?: PreloadedView): Promise<ClusterState> =>
 const aReplica = (sequence: bigint): ReplicaRecord =>
   createReplicaRecord({ id: `u-${sequence}`, uid: 'u', sequence, nodeId: 'n', lastLines: ['x'] });
 
-/** Writes records of several kinds: one with bytes, and one of a newer version. */
+/** Writes records of several kinds: one with bytes, and two of a newer version. */
 async function fill(): Promise<void> {
   const state = await open();
-  const newer = aReplica(2n);
-  newer.$unknown = [{ no: 999, wireType: WireType.LengthDelimited, data: Uint8Array.of(2, 7, 8) }];
+  const $unknown = [{ no: 999, wireType: WireType.LengthDelimited, data: Uint8Array.of(2, 7, 8) }];
+  const newer = Object.assign(aReplica(2n), { $unknown });
+  const newerInside = aReplica(3n);
+  newerInside.container = Object.assign(create(ContainerFactsSchema, { pid: 1 }), { $unknown });
   const hmac = Uint8Array.of(1, 2, 3);
   await state.commit(
     state
@@ -45,7 +48,8 @@ async function fill(): Promise<void> {
       .put('node', 'n', create(NodeRecordSchema, { id: 'n' }))
       .put('jointoken', 't', create(JoinTokenRecordSchema, { hmac }))
       .createReplica(aReplica(1n))
-      .createReplica(newer),
+      .createReplica(newer)
+      .createReplica(newerInside),
   );
   await state.close();
 }
@@ -74,7 +78,7 @@ describe('openClusterState with preloaded records', () => {
     await fill();
     const state = await open(await preload());
     expect(await listDifferences(state, store, isEqual)).toEqual([]);
-    expect(state.view().replicasOn('n')).toHaveLength(2);
+    expect(state.view().replicasOn('n')).toHaveLength(3);
     await state.close();
   });
 

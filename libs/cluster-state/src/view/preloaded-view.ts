@@ -60,10 +60,8 @@ export class PreloadedView {
 
 /** Decodes a record that shares no memory with `value`. */
 function decode(kind: RecordKind, id: string, value: Uint8Array): RecordOf<RecordKind> {
-  if (kind !== 'replica') return decodeRecord(kind, id, value.slice());
-  const replica = decodeRecord(kind, id, value);
-  // Only fields of the type `bytes`, which replicas lack, and unknown fields share the memory.
-  return replica.$unknown === undefined ? replica : decodeRecord(kind, id, value.slice());
+  // Only fields of the type `bytes` share the memory, which replicas lack.
+  return decodeRecord(kind, id, kind === 'replica' ? value : value.slice());
 }
 
 /** Returns true when a message of the type, or a message in it, has a field of the type `bytes`. */

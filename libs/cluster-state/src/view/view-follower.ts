@@ -106,8 +106,8 @@ export class ViewFollower {
   }
 
   /**
-   * Reads the whole store, unless that was done before, and follows it from there on. Listeners that subscribed before are called
-   * once, without the records that were read.
+   * Reads the whole store, unless the view was preloaded, and follows the store from there on.
+   * Listeners that subscribed before are called once, without the records that were read.
    * @throws kind `internal` naming a record that cannot be read.
    */
   async start(): Promise<void> {
