@@ -31,4 +31,20 @@ describe('Throttle', () => {
     expect(throttle.take('a').passes).toBe(false);
     expect(throttle.take('b').passes).toBe(true);
   });
+
+  it('forgets the least recently used keys together, at an eighth more keys than maxKeys', () => {
+    const throttle = new Throttle({
+      clock: new ManualClock(),
+      burst: 1,
+      everyMs: 1_000,
+      maxKeys: 16,
+    });
+    for (let key = 0; key < 18; key += 1) throttle.take(`${key}`);
+    expect(throttle.take('0').passes).toBe(false);
+    throttle.take('18');
+    const forgotten = Array.from({ length: 19 }, (_, key) => `${key}`).filter(
+      (key) => throttle.take(key).passes,
+    );
+    expect(forgotten.slice(0, 3)).toEqual(['1', '2', '3']);
+  });
 });

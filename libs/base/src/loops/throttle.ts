@@ -10,8 +10,8 @@ export interface ThrottleOptions {
    */
   readonly everyMs: number;
   /**
-   * Number of keys to remember. The least recently used key is forgotten first and then starts with
-   * a full burst. Default: 1 000.
+   * Number of keys to remember; up to an eighth more are kept for a while. The least recently used
+   * keys are forgotten first and then start with a full burst. Default: 1 000.
    */
   readonly maxKeys?: number;
 }
@@ -70,13 +70,24 @@ export class Throttle {
   private refillBucket(key: string): Bucket {
     const { clock, burst, everyMs, maxKeys = 1_000 } = this.options;
     const now = clock.now();
-    const bucket = this.buckets.get(key) ?? { tokens: burst, atMs: now, suppressed: undefined };
+    const known = this.buckets.get(key);
+    const bucket = known ?? { tokens: burst, atMs: now, suppressed: undefined };
     bucket.tokens = Math.min(burst, bucket.tokens + (now - bucket.atMs) / everyMs);
     bucket.atMs = now;
-    this.buckets.delete(key); // move to the end: most recently used
+    if (known !== undefined) this.buckets.delete(key); // move to the end: most recently used
     this.buckets.set(key, bucket);
-    const [oldest] = this.buckets.keys();
-    if (this.buckets.size > maxKeys && oldest !== undefined) this.buckets.delete(oldest);
+    if (this.buckets.size > maxKeys + Math.floor(maxKeys / 8)) this.forgetOldest(maxKeys);
     return bucket;
+  }
+
+  /**
+   * Many at once: the first key of a map is found only after the places of all keys that were
+   * deleted before it.
+   */
+  private forgetOldest(maxKeys: number): void {
+    for (const key of this.buckets.keys()) {
+      if (this.buckets.size <= maxKeys) return;
+      this.buckets.delete(key);
+    }
   }
 }
