@@ -3,6 +3,7 @@ export type {
   LossCause,
   Membership,
   MembershipOptions,
+  NodeLease,
   NodeState,
   RenewalResult,
   Transition,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { toNodeId, type NodeId } from '@cloudless/base';
-import { createMembership } from './index.js';
+import { createMembership, type Membership } from './index.js';
 
 const NODES = 7;
 const arbAction = fc.record({
@@ -91,6 +91,67 @@ describe('Membership with random actions', () => {
       }),
       { numRuns: 600 },
     );
+  });
+
+  it('finds in each sweep what a look at all nodes finds', () => {
+    const arbStep = fc.record({
+      kind: fc.constantFrom(
+        ...(['join', 'renew', 'renew', 'renew', 'loseConnection', 'depart', 'endGrace'] as const),
+        ...(['leave', 'extendLeases', 'renewAll'] as const),
+      ),
+      nodeId: fc.nat(NODES - 1).map((index) => toNodeId(`n${index}`)),
+      afterMs: fc.constantFrom(0, 50, 250, 900, 2_000),
+      valueMs: fc.constantFrom(0, 100, 2_950, 3_000, 29_000),
+      sweeps: fc.boolean(),
+    });
+    const act = (membership: Membership, nowMs: number, step: Step): void => {
+      const { kind, nodeId, valueMs } = step;
+      if (kind === 'join') membership.join(nodeId, nowMs);
+      else if (kind === 'renew') membership.renew(nodeId, nowMs, valueMs);
+      else if (kind === 'loseConnection') membership.loseConnection(nodeId, nowMs);
+      else if (kind === 'depart') membership.depart(nodeId, nowMs, valueMs);
+      else if (kind === 'endGrace') membership.endGrace(nodeId);
+      else if (kind === 'leave') membership.leave(nodeId);
+      else if (kind === 'extendLeases') membership.extendLeases(valueMs);
+      else membership.renewAll(nowMs, [nodeId], valueMs, 2 * valueMs);
+    };
+    type Step = typeof arbStep extends fc.Arbitrary<infer Value> ? Value : never;
+    fc.assert(
+      fc.property(fc.array(arbStep, { maxLength: 120, size: 'max' }), (steps) => {
+        const [membership, looking] = [createMembership(), createMembership()];
+        let nowMs = 0;
+        for (const step of steps) {
+          nowMs += step.afterMs;
+          act(membership, nowMs, step);
+          act(looking, nowMs, step);
+          if (!step.sweeps) continue;
+          // The next sweep after a change of the nodes looks at all of them.
+          looking.join(toNodeId('stranger'), nowMs);
+          looking.leave(toNodeId('stranger'));
+          expect(membership.sweep(nowMs)).toEqual(looking.sweep(nowMs));
+          expect(membership.counts()).toEqual(looking.counts());
+        }
+      }),
+      { numRuns: 600 },
+    );
+  });
+
+  it('renews a lease that was found as the lease of its node, until the node leaves', () => {
+    const membership = createMembership();
+    const nodeId = toNodeId('n');
+    expect(membership.find(nodeId)).toBeUndefined();
+    membership.join(nodeId, 0);
+    const lease = membership.find(nodeId);
+    expect(lease?.renew(2_000, 0)).toBe('renewed');
+    expect([membership.find(nodeId) === lease, membership.nextDeadline()]).toEqual([true, 5_000]);
+    membership.sweep(5_000);
+    expect([lease?.state, lease?.renew(5_000, 0)]).toEqual(['lost', 'lost']);
+    membership.join(nodeId, 5_000);
+    expect([lease?.state, lease?.renew(5_000, 0)]).toEqual(['connected', 'renewed']);
+    membership.leave(nodeId);
+    membership.join(nodeId, 5_000);
+    expect([lease?.state, lease?.renew(6_000, 0)]).toEqual(['lost', 'lost']);
+    expect(membership.nextDeadline()).toBe(8_000);
   });
 
   it('sweeps 5 000 nodes 200 times without a false loss', () => {

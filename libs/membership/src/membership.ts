@@ -3,6 +3,7 @@ import type {
   LossCause,
   Membership,
   MembershipOptions,
+  NodeLease,
   NodeState,
   RenewalResult,
   Transition,
@@ -36,41 +37,16 @@ const DEFAULT_HUNG_AFTER_MS = 30_000;
  */
 const MASS_RESET_NODES = 4;
 
-interface NodeLease {
-  state: NodeState;
-  session: number;
-  /** Time of the last renewal, minus all extensions by `extendLeases` so far. */
-  renewedAt: number;
-  /**
-   * Begin of the reconnect window, minus all extensions; Infinity when the lease decides instead.
-   * Used while `reconnecting`.
-   */
-  reconnectSince: number;
-  /** Newest time at which the main loop of the agent certainly turned, minus all extensions. */
-  turnedAt: number;
-  /** End of the grace, minus all extensions. Used while `away`. */
-  graceEndsAt: number;
-}
-
 /** States that a join leaves without reporting the node as `alive`. */
 const TRUSTED: ReadonlySet<NodeState> = new Set(['connected', 'slow', 'reconnecting', 'away']);
 
-const createLease = (state: NodeState, session: number, renewedAt: number): NodeLease => ({
-  state,
-  session,
-  renewedAt,
-  reconnectSince: 0,
-  turnedAt: renewedAt,
-  graceEndsAt: 0,
-});
-
 /** Returns true when the node has a session, and it is `session` if that is given. */
-const hasSession = (entry: NodeLease, session: number | undefined): boolean =>
+const hasSession = (entry: LeaseEntry, session: number | undefined): boolean =>
   (entry.state === 'connected' || entry.state === 'slow') &&
   (session === undefined || session === entry.session);
 
 class LeaseTable implements Membership {
-  private readonly entries = new Map<NodeId, NodeLease>();
+  private readonly entries = new Map<NodeId, LeaseEntry>();
   private readonly stateCounts: Record<NodeState, number> = {
     expected: 0,
     connected: 0,
@@ -90,6 +66,12 @@ class LeaseTable implements Membership {
   private returnedAt = -Infinity;
   /** End of the leases that last on because other nodes return, minus all extensions. */
   private returnEndsAt = -Infinity;
+  /**
+   * Earliest time at which a sweep can change the state of a node, minus all extensions. Renewals
+   * only make that time later; every other change resets it, so that the next sweep looks at all
+   * nodes.
+   */
+  private quietUntil = -Infinity;
 
   constructor(
     private readonly leaseMs: number,
@@ -112,7 +94,7 @@ class LeaseTable implements Membership {
     if (entry?.state === 'slow') this.report('recovered', nodeId, nowMs);
     if (entry?.state === 'expected') this.returnedAt = renewedAt;
     if (entry === undefined) {
-      this.add(nodeId, createLease('connected', session, renewedAt));
+      this.add(new LeaseEntry(this, nodeId, 'connected', session, renewedAt));
     } else {
       this.setState(entry, 'connected');
       entry.session = session;
@@ -123,17 +105,22 @@ class LeaseTable implements Membership {
   }
 
   renew(nodeId: NodeId, nowMs: number, loopAgeMs = 0): RenewalResult {
-    const entry = this.entries.get(nodeId);
-    if (entry === undefined) return 'unknown';
-    if (entry.state === 'lost') return 'lost';
+    return this.entries.get(nodeId)?.renew(nowMs, loopAgeMs) ?? 'unknown';
+  }
+
+  find(nodeId: NodeId): NodeLease | undefined {
+    return this.entries.get(nodeId);
+  }
+
+  /** Renews a lease that is not lost. */
+  renewEntry(entry: LeaseEntry, nowMs: number, loopAgeMs: number): void {
     const renewedAt = nowMs - this.extendedMs;
     entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
     entry.turnedAt = Math.max(entry.turnedAt, renewedAt - Math.max(0, loopAgeMs));
     if (entry.state === 'slow' && renewedAt - entry.turnedAt < this.leaseMs) {
       this.setState(entry, 'connected');
-      this.report('recovered', nodeId, nowMs);
+      this.report('recovered', entry.nodeId, nowMs);
     }
-    return 'renewed';
   }
 
   loseConnection(nodeId: NodeId, nowMs: number, session?: number): void {
@@ -160,6 +147,7 @@ class LeaseTable implements Membership {
     if (entry?.state !== 'away') return;
     entry.graceEndsAt = -Infinity;
     entry.renewedAt = -Infinity;
+    this.quietUntil = -Infinity;
   }
 
   leave(nodeId: NodeId): void {
@@ -167,32 +155,44 @@ class LeaseTable implements Membership {
     if (entry === undefined) return;
     this.stateCounts[entry.state] -= 1;
     this.entries.delete(nodeId);
+    entry.state = 'lost';
+    this.quietUntil = -Infinity;
     this.pendingTransitions = this.pendingTransitions.filter(
       (transition) => transition.nodeId !== nodeId,
     );
   }
 
   sweep(nowMs: number): readonly Transition[] {
+    if (this.quietUntil + this.extendedMs <= nowMs) this.endLeases(nowMs);
+    const transitions = this.pendingTransitions;
+    this.pendingTransitions = [];
+    return transitions;
+  }
+
+  /** Looks at all leases, and sets {@link quietUntil}. */
+  private endLeases(nowMs: number): void {
+    this.quietUntil = Infinity;
     const massReset = this.isMassReset();
     for (const [nodeId, entry] of this.entries) {
       // Infinity stays until the node joins again, so that the last node of a mass reset has as
       // much time as the first, although fewer than half of the nodes are still reconnecting.
       if (massReset && entry.state === 'reconnecting') entry.reconnectSince = Infinity;
       if (entry.state === 'lost') continue;
-      if (this.getDeadline(entry, massReset) + this.extendedMs > nowMs) {
-        const isLate = entry.turnedAt + this.leaseMs + this.extendedMs <= nowMs;
-        if (entry.state !== 'connected' || !isLate) continue;
-        this.setState(entry, 'slow');
-        this.report('slow', nodeId, nowMs);
+      const deadline = this.getDeadline(entry, massReset);
+      if (deadline + this.extendedMs <= nowMs) {
+        const cause = this.explainLoss(entry, nowMs);
+        this.pendingTransitions.push({ kind: 'lost', nodeId, atMs: nowMs, cause });
+        this.setState(entry, 'lost');
         continue;
       }
-      const cause = this.explainLoss(entry, nowMs);
-      this.pendingTransitions.push({ kind: 'lost', nodeId, atMs: nowMs, cause });
-      this.setState(entry, 'lost');
+      this.quietUntil = Math.min(this.quietUntil, deadline);
+      if (entry.state !== 'connected') continue;
+      const slowAt = entry.turnedAt + this.leaseMs;
+      if (slowAt + this.extendedMs <= nowMs) {
+        this.setState(entry, 'slow');
+        this.report('slow', nodeId, nowMs);
+      } else this.quietUntil = Math.min(this.quietUntil, slowAt);
     }
-    const transitions = this.pendingTransitions;
-    this.pendingTransitions = [];
-    return transitions;
   }
 
   extendLeases(lagMs: number): void {
@@ -208,6 +208,7 @@ class LeaseTable implements Membership {
     const renewedAt = nowMs - this.extendedMs + extraMs;
     this.returnedAt = -Infinity;
     this.returnEndsAt = nowMs - this.extendedMs + maxExtraMs + this.leaseMs;
+    this.quietUntil = -Infinity;
     for (const entry of this.entries.values()) {
       entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
       entry.turnedAt = Math.max(entry.turnedAt, renewedAt);
@@ -215,7 +216,7 @@ class LeaseTable implements Membership {
     }
     for (const nodeId of registered) {
       const entry = this.entries.get(nodeId);
-      if (entry === undefined) this.add(nodeId, createLease('expected', 0, renewedAt));
+      if (entry === undefined) this.add(new LeaseEntry(this, nodeId, 'expected', 0, renewedAt));
       else if (entry.state === 'lost') this.setState(entry, 'expected');
     }
   }
@@ -253,7 +254,7 @@ class LeaseTable implements Membership {
     return reconnecting >= MASS_RESET_NODES && reconnecting > others;
   }
 
-  private getDeadline(entry: NodeLease, massReset: boolean): number {
+  private getDeadline(entry: LeaseEntry, massReset: boolean): number {
     const lease = entry.renewedAt + this.leaseMs;
     switch (entry.state) {
       case 'connected':
@@ -270,7 +271,7 @@ class LeaseTable implements Membership {
     }
   }
 
-  private explainLoss(entry: NodeLease, nowMs: number): LossCause {
+  private explainLoss(entry: LeaseEntry, nowMs: number): LossCause {
     if (entry.state === 'away') return 'departure';
     if (entry.state === 'reconnecting')
       return entry.reconnectSince === Infinity ? 'silence' : 'reset';
@@ -281,14 +282,52 @@ class LeaseTable implements Membership {
     this.pendingTransitions.push({ kind, nodeId, atMs });
   }
 
-  private add(nodeId: NodeId, entry: NodeLease): void {
-    this.entries.set(nodeId, entry);
+  private add(entry: LeaseEntry): void {
+    this.entries.set(entry.nodeId, entry);
     this.stateCounts[entry.state] += 1;
+    this.quietUntil = -Infinity;
   }
 
-  private setState(entry: NodeLease, state: NodeState): void {
+  private setState(entry: LeaseEntry, state: NodeState): void {
     this.stateCounts[entry.state] -= 1;
     this.stateCounts[state] += 1;
     entry.state = state;
+    this.quietUntil = -Infinity;
+  }
+}
+
+/** The part of the table that a lease needs. */
+interface LeaseOwner {
+  renewEntry(entry: LeaseEntry, nowMs: number, loopAgeMs: number): void;
+}
+
+class LeaseEntry implements NodeLease {
+  /**
+   * Begin of the reconnect window, minus all extensions; Infinity when the lease decides instead.
+   * Used while `reconnecting`.
+   */
+  reconnectSince = 0;
+  /** Newest time at which the main loop of the agent certainly turned, minus all extensions. */
+  turnedAt: number;
+  /** End of the grace, minus all extensions. Used while `away`. */
+  graceEndsAt = 0;
+
+  /**
+   * @param renewedAt - Time of the last renewal, minus all extensions by `extendLeases` so far.
+   */
+  constructor(
+    private readonly table: LeaseOwner,
+    readonly nodeId: NodeId,
+    public state: NodeState,
+    public session: number,
+    public renewedAt: number,
+  ) {
+    this.turnedAt = renewedAt;
+  }
+
+  renew(nowMs: number, loopAgeMs: number): RenewalResult {
+    if (this.state === 'lost') return 'lost';
+    this.table.renewEntry(this, nowMs, loopAgeMs);
+    return 'renewed';
   }
 }

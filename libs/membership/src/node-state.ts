@@ -61,6 +61,14 @@ export type Transition =
  */
 export type RenewalResult = 'renewed' | 'lost' | 'unknown';
 
+/** The lease of one node. The object stays the same until the node leaves. */
+export interface NodeLease {
+  /** State of the node; `lost` after it has left. */
+  readonly state: NodeState;
+  /** As `Membership.renew`, without a search for the node. */
+  renew(nowMs: number, loopAgeMs: number): RenewalResult;
+}
+
 /**
  * The table of node leases. Every method takes `nowMs`, monotonic milliseconds of the caller's
  * clock; wall clocks play no part. A lease ends only in `sweep`: a renewal before the sweep counts,
@@ -81,6 +89,11 @@ export interface Membership {
    *   agent sent the message. Default 0: the main loop itself sent the message.
    */
   renew(nodeId: NodeId, nowMs: number, loopAgeMs?: number): RenewalResult;
+  /**
+   * Returns the lease of a node, for callers that renew it often. Undefined when the node never
+   * joined, or has left.
+   */
+  find(nodeId: NodeId): NodeLease | undefined;
   /**
    * Records that the connection of a session broke. Starts the reconnect window when the node is
    * `connected` or `slow` and the session is its newest one; changes nothing otherwise.

@@ -23,6 +23,7 @@ import {
   createReplacementBrake,
   type BrakeState,
   type Membership,
+  type NodeLease,
 } from '@cloudless/membership';
 import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
@@ -70,6 +71,8 @@ export interface ExpectedNode {
 
 /** Last report of a node, kept in memory only. Times are wall-clock milliseconds. */
 interface LiveState {
+  /** The lease of the node; undefined until the first renewal of a known node. */
+  lease: NodeLease | undefined;
   conditions: AgentConditions;
   usage?: NodeUsage;
   /** Usage of replicas in the newest report, with the time of the report on the clock. */
@@ -219,10 +222,12 @@ export class NodeDirectory {
    */
   renewLease(nodeId: string, loopAgeMs = 0): void {
     const { clock } = this.options;
-    const wasAlive = this.isAlive(nodeId);
-    this.membership.renew(toNodeId(nodeId), clock.now(), loopAgeMs);
+    const liveState = this.ensureLiveState(nodeId);
+    liveState.lease ??= this.membership.find(toNodeId(nodeId));
+    const wasAlive = liveState.lease?.state === 'connected';
+    liveState.lease?.renew(clock.now(), loopAgeMs);
     if (!wasAlive) this.liveness.record(nodeId);
-    this.ensureLiveState(nodeId).lastSeenMs = clock.wallTime();
+    liveState.lastSeenMs = clock.wallTime();
   }
 
   /**
@@ -470,7 +475,7 @@ export class NodeDirectory {
   private ensureLiveState(nodeId: string): LiveState {
     const known = this.liveStates.get(nodeId);
     if (known !== undefined) return known;
-    const created: LiveState = { conditions: new Map() };
+    const created: LiveState = { lease: undefined, conditions: new Map() };
     this.liveStates.set(nodeId, created);
     return created;
   }
