@@ -17,12 +17,13 @@ import type { ApiServerDeps } from '../ports.js';
 import { createCoordinatorsMessage } from './known-coordinators.js';
 import { negotiateProtocol } from './node-admission.js';
 import { createOrderMessage, encodeOrder } from './order-encoder.js';
+import { OpenOrders } from './open-orders.js';
 import type { OrderMetrics } from './order-metrics.js';
-import { OrderTracker } from './order-tracker.js';
 import {
   createOrder,
   hasOrder,
   isAcknowledged,
+  isOrphan,
   listPendingOrders,
   maySendOrders,
 } from './orders.js';
@@ -72,11 +73,16 @@ export class AgentSession {
   inventory: Map<string, ReplicaReport> | undefined = new Map();
   /** Number of the session in `NodeLiveness`; undefined until the inventory is written. */
   number: number | undefined;
+  /** True once the session has ended, also because the node has a newer one. */
+  hasEnded = false;
   /** Revision of the newest order that the agent has acknowledged, by replica id. */
   private readonly acknowledged = new Map<string, bigint>();
-  private readonly tracker = new OrderTracker();
-  /** Replicas of the agent that no record assigns to its node. */
-  private readonly orphans: OrphanTracker;
+  private readonly openOrders: OpenOrders;
+  /**
+   * Replicas of the agent that no record assigns to its node; undefined before the first one, as
+   * most sessions never have any.
+   */
+  private orphans: OrphanTracker | undefined;
   private isAdmitted = false;
   /** Sends orders without the pipeline of the call; undefined when the call has none. */
   private readonly directSender: DirectSender | undefined;
@@ -84,18 +90,16 @@ export class AgentSession {
 
   constructor(
     private readonly deps: AgentSessionDeps,
-    private readonly metrics: OrderMetrics,
+    metrics: OrderMetrics,
     { hello, caller, directSender }: AgentSessionInit,
   ) {
+    this.openOrders = new OpenOrders(metrics);
     this.directSender = directSender;
     this.caller = caller;
     this.nodeId = hello.nodeId;
     this.id = randomHex(deps.random, 16);
     this.protocol = negotiateProtocol(hello);
     this.highestEpoch = hello.highestEpoch;
-    this.orphans = new OrphanTracker(deps, this.nodeId, RESEND_MS, (order) =>
-      this.pushOrder(order),
-    );
   }
 
   /**
@@ -106,6 +110,11 @@ export class AgentSession {
     return this.isAdmitted;
   }
 
+  /** True while {@link resendOrders} may have something to send, now or later. */
+  get hasOpenOrders(): boolean {
+    return this.openOrders.size > 0 || (this.orphans?.size ?? 0) > 0;
+  }
+
   /**
    * Sends all pending orders of the node, then the message Admitted.
    * @param inventory - The complete inventory of the agent.
@@ -113,7 +122,9 @@ export class AgentSession {
   admit(inventory: ReadonlyMap<string, ReplicaReport>): void {
     for (const order of this.listPendingOrders()) this.sendOrder(order);
     // A replica whose record was deleted while the inventory arrived is an orphan now.
-    for (const report of inventory.values()) this.orphans.handleReport(report);
+    const view = this.deps.state.view();
+    for (const report of inventory.values())
+      this.handleOrphan(report, view.replica(report.replicaId)?.value);
     this.isAdmitted = true;
     this.outbox.push(
       'admitted',
@@ -164,17 +175,19 @@ export class AgentSession {
 
   /**
    * Updates orders and orphans from a report, which acknowledges the order that the report names.
+   * @param record - The record of the replica; undefined when there is none.
    */
-  handleReport(report: ReplicaReport): void {
+  handleReport(report: ReplicaReport, record: ReplicaRecord | undefined): void {
     const { replicaId, orderRevision } = report;
-    const known = this.acknowledged.get(replicaId) ?? -1n;
+    const known = this.acknowledged.get(replicaId);
     // Order revision 0: the agent requests that the order is sent again.
-    if (orderRevision > known || orderRevision === 0n)
-      this.acknowledged.set(replicaId, orderRevision);
-    this.metrics.recordAcknowledged(this, replicaId, orderRevision);
-    if (!this.orphans.handleReport(report)) this.acknowledged.delete(replicaId);
-    this.trackOrder(replicaId);
-    if (orderRevision === 0n) this.tracker.request(replicaId, this.deps.runningTimeMs());
+    const isNewer = known === undefined || orderRevision > known || orderRevision === 0n;
+    if (isNewer) this.acknowledged.set(replicaId, orderRevision);
+    this.openOrders.recordAcknowledged(replicaId, orderRevision);
+    const isOrphaned = this.handleOrphan(report, record);
+    if (isOrphaned) this.acknowledged.delete(replicaId);
+    this.trackOrder(replicaId, record, isOrphaned ? undefined : isNewer ? orderRevision : known);
+    if (orderRevision === 0n) this.openOrders.request(replicaId, this.deps.runningTimeMs());
   }
 
   /**
@@ -188,9 +201,10 @@ export class AgentSession {
       return;
     }
     if (before?.orderRevision === after.orderRevision) return;
-    if (isAcknowledged(this.deps, after, this.acknowledged)) return;
+    const acknowledged = this.acknowledged.get(after.id);
+    if (isAcknowledged(this.deps, after, acknowledged)) return;
     const order = createOrder(this.deps, after);
-    if (order === undefined) this.trackOrder(after.id);
+    if (order === undefined) this.trackOrder(after.id, after, acknowledged);
     else this.sendOrder(order);
   }
 
@@ -203,14 +217,15 @@ export class AgentSession {
     if (!this.isAdmitted || !maySendOrders(this.deps.state)) return;
     if (this.outbox.size > 0) return;
     const view = this.deps.state.view();
-    for (const replicaId of this.tracker.listDue(this.deps.runningTimeMs())) {
-      this.trackOrder(replicaId);
+    for (const replicaId of this.openOrders.listDue(this.deps.runningTimeMs())) {
       const replica = view.replica(replicaId)?.value;
-      if (replica === undefined || this.isSettled(replica)) continue;
+      const acknowledged = this.acknowledged.get(replicaId);
+      this.trackOrder(replicaId, replica, acknowledged);
+      if (replica === undefined || this.isSettled(replica, acknowledged)) continue;
       const order = createOrder(this.deps, replica);
       if (order !== undefined) this.sendOrder(order);
     }
-    this.orphans.resendOrders();
+    this.orphans?.resendOrders();
   }
 
   /**
@@ -220,23 +235,42 @@ export class AgentSession {
   trackAllOrders(): void {
     if (!this.isAdmitted) return;
     for (const { value } of this.deps.state.view().replicasOn(this.nodeId))
-      this.trackOrder(value.id);
+      this.trackOrder(value.id, value, this.acknowledged.get(value.id));
   }
 
   /** Tracks the order of a replica exactly while the agent has to acknowledge it. */
-  private trackOrder(replicaId: string): void {
-    const replica = this.deps.state.view().replica(replicaId)?.value;
-    if (replica === undefined || this.isSettled(replica)) this.tracker.delete(replicaId);
-    else if (this.isAdmitted) this.tracker.add(replicaId, this.deps.runningTimeMs());
+  private trackOrder(
+    replicaId: string,
+    replica: ReplicaRecord | undefined,
+    acknowledged: bigint | undefined,
+  ): void {
+    if (replica === undefined || this.isSettled(replica, acknowledged))
+      this.openOrders.untrack(replicaId);
+    else if (this.isAdmitted) this.openOrders.track(replicaId, this.deps.runningTimeMs());
   }
 
   /** Returns true when the agent needs no order for a replica. */
-  private isSettled(replica: ReplicaRecord): boolean {
+  private isSettled(replica: ReplicaRecord, acknowledged: bigint | undefined): boolean {
     return (
       replica.nodeId !== this.nodeId ||
       !hasOrder(replica) ||
-      isAcknowledged(this.deps, replica, this.acknowledged)
+      isAcknowledged(this.deps, replica, acknowledged)
     );
+  }
+
+  /** @returns True when the reported replica is an orphan. */
+  private handleOrphan(report: ReplicaReport, record: ReplicaRecord | undefined): boolean {
+    const isOrphaned = isOrphan(record, this.nodeId, report);
+    if (isOrphaned) this.ensureOrphans().handleReport(report);
+    else this.orphans?.remove(report.replicaId);
+    return isOrphaned;
+  }
+
+  private ensureOrphans(): OrphanTracker {
+    return (this.orphans ??= new OrphanTracker(this.deps, this.nodeId, RESEND_MS, (order) => {
+      this.openOrders.recordSent(order);
+      this.pushOrder(order);
+    }));
   }
 
   private listPendingOrders(): readonly Order[] {
@@ -245,17 +279,16 @@ export class AgentSession {
 
   private handleReplicaDeleted(replica: ReplicaRecord): void {
     this.acknowledged.delete(replica.id);
-    this.tracker.delete(replica.id);
-    this.orphans.handleRecordDeleted(replica);
+    this.openOrders.untrack(replica.id);
+    this.ensureOrphans().handleRecordDeleted(replica);
   }
 
   private sendOrder(order: Order): void {
-    this.tracker.recordSent(order.replicaId, order.orderRevision, this.deps.runningTimeMs());
+    this.openOrders.recordTrackedSent(order, this.deps.runningTimeMs());
     this.pushOrder(order);
   }
 
   private pushOrder(order: Order): void {
-    this.metrics.recordSent(this, order);
     if (!this.outbox.sendDirectly(() => this.sendEncoded(order)))
       this.outbox.push(`order/${order.replicaId}`, {
         $typeName: CoordinatorMessageSchema.typeName,

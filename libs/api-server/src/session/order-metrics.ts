@@ -3,15 +3,32 @@ import {
   DURATION_BUCKETS,
   noMeter,
   noTracer,
+  type Clock,
   type Counter,
   type Histogram,
+  type Labels,
   type OpenSpan,
   type Tracer,
 } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
 
-/** An order that was sent and not acknowledged yet. */
-interface PendingOrder {
+type OrderKind = 'start' | 'stop' | 'forget' | 'none';
+
+/** Labels of the number of sent orders, made once: an order is sent for each replica. */
+const SENT_LABELS: Readonly<Record<OrderKind, { readonly first: Labels; readonly again: Labels }>> =
+  {
+    start: toSentLabels('start'),
+    stop: toSentLabels('stop'),
+    forget: toSentLabels('forget'),
+    none: toSentLabels('none'),
+  };
+
+function toSentLabels(kind: OrderKind) {
+  return { first: { kind, again: 'false' }, again: { kind, again: 'true' } };
+}
+
+/** The measurement of an order that was sent and is not acknowledged yet. */
+export interface MeasuredOrder {
   readonly revision: bigint;
   /** Time of the first send on the monotonic clock. */
   readonly sentAtMs: number;
@@ -23,13 +40,17 @@ export class OrderMetrics {
   private readonly sentCount: Counter;
   private readonly acknowledgedCount: Counter;
   private readonly duration: Histogram;
-  private readonly tracer: Tracer;
-  /** Pending orders by session and replica id. Freed together with the session. */
-  private readonly pending = new WeakMap<object, Map<string, PendingOrder>>();
+  private readonly clock: Pick<Clock, 'now'>;
+  /** Undefined when orders are not traced. */
+  private readonly tracer: Tracer | undefined;
 
-  constructor(private readonly deps: Pick<ApiServerDeps, 'clock' | 'meter' | 'tracer'>) {
-    const { meter = noMeter, tracer = noTracer } = deps;
-    this.tracer = tracer;
+  constructor({
+    clock,
+    meter = noMeter,
+    tracer = noTracer,
+  }: Pick<ApiServerDeps, 'clock' | 'meter' | 'tracer'>) {
+    this.clock = clock;
+    this.tracer = tracer === noTracer ? undefined : tracer;
     this.sentCount = meter.counter({
       name: 'cloudless_orders_sent_total',
       help: 'Orders given to sessions, by kind, and whether the same one had been given before.',
@@ -48,46 +69,28 @@ export class OrderMetrics {
 
   /**
    * Records that an order was passed to a session, for the first time or again.
-   * @param session - Any object that identifies the session.
+   * @param known - The measurement of the replica in the session, if any.
+   * @returns The measurement to keep; undefined for an order that is not measured.
    */
-  recordSent(session: object, order: Order): void {
+  recordSent(order: Order, known: MeasuredOrder | undefined): MeasuredOrder | undefined {
     const { replicaId, orderRevision, workloadUid } = order;
     const kind = order.order.case ?? 'none';
-    const pending = this.getPending(session);
-    const known = pending.get(replicaId);
-    const again = known?.revision === orderRevision;
-    this.sentCount.add(1, { kind, again: String(again) });
-    if (kind === 'forget') return this.discard(session, replicaId);
-    if (again) return;
+    const isAgain = known?.revision === orderRevision;
+    this.sentCount.add(1, isAgain ? SENT_LABELS[kind].again : SENT_LABELS[kind].first);
+    if (isAgain && kind !== 'forget') return known;
     known?.span?.end();
-    const span = this.tracer.begin(workloadUid, `order ${kind}`, {
+    if (kind === 'forget') return undefined;
+    const span = this.tracer?.begin(workloadUid, `order ${kind}`, {
       replicaId,
       orderRevision: String(orderRevision),
     });
-    pending.set(replicaId, { revision: orderRevision, sentAtMs: this.deps.clock.now(), span });
+    return { revision: orderRevision, sentAtMs: this.clock.now(), span };
   }
 
-  /** Records that the agent has the order of a replica with this revision, or a newer order. */
-  recordAcknowledged(session: object, replicaId: string, orderRevision: bigint): void {
-    const order = this.pending.get(session)?.get(replicaId);
-    if (order === undefined || orderRevision < order.revision) return;
+  /** Records that an agent has acknowledged a measured order. */
+  recordAcknowledged({ sentAtMs, span }: MeasuredOrder): void {
     this.acknowledgedCount.add();
-    this.duration.observe((this.deps.clock.now() - order.sentAtMs) / 1_000);
-    this.discard(session, replicaId);
-  }
-
-  /** Stops the measurement of a pending order. */
-  discard(session: object, replicaId: string): void {
-    const pending = this.pending.get(session);
-    pending?.get(replicaId)?.span?.end();
-    pending?.delete(replicaId);
-  }
-
-  private getPending(session: object): Map<string, PendingOrder> {
-    const known = this.pending.get(session);
-    if (known !== undefined) return known;
-    const created = new Map<string, PendingOrder>();
-    this.pending.set(session, created);
-    return created;
+    this.duration.observe((this.clock.now() - sentAtMs) / 1_000);
+    span?.end();
   }
 }

@@ -7,7 +7,7 @@ import {
   type StopOrder,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { isLive, isTombstone, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
+import { isLive, isTombstone, type ClusterState } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
@@ -43,18 +43,23 @@ export function listPendingOrders(
   acknowledged: ReadonlyMap<string, bigint>,
 ): readonly Order[] {
   return [...deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
-    const order = isAcknowledged(deps, value, acknowledged) ? undefined : createOrder(deps, value);
+    const order = isAcknowledged(deps, value, acknowledged.get(value.id))
+      ? undefined
+      : createOrder(deps, value);
     return order === undefined ? [] : [order];
   });
 }
 
-/** Returns true when the agent has acknowledged the newest order of the replica. */
+/**
+ * Returns true when the agent has acknowledged the newest order of the replica.
+ * @param acknowledged - Newest order revision that the agent has acknowledged; undefined: none.
+ */
 export function isAcknowledged(
   { state }: OrderDeps,
   replica: ReplicaRecord,
-  acknowledged: ReadonlyMap<string, bigint>,
+  acknowledged: bigint | undefined,
 ): boolean {
-  return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
+  return acknowledged !== undefined && acknowledged >= state.toOrderRevision(replica.orderRevision);
 }
 
 /** Returns true for a replica that its agent has to start, to run or to stop. */
@@ -113,13 +118,13 @@ function createStop(reason: string): StopOrder {
 /**
  * Returns true when no record assigns the reported replica to this node, or when the replica runs
  * although its record says that it has ended.
+ * @param record - The record of the replica; undefined when there is none.
  */
 export function isOrphan(
-  view: ClusterView,
+  record: ReplicaRecord | undefined,
   nodeId: string,
-  { replicaId, phase }: ReplicaReport,
+  { phase }: Pick<ReplicaReport, 'phase'>,
 ): boolean {
-  const record = view.replica(replicaId)?.value;
   if (record?.nodeId !== nodeId) return true;
   return phase <= Phase.STOPPING && !isLive(record) && !isTombstone(record);
 }

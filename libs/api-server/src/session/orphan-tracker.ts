@@ -7,7 +7,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from '../ports.js';
-import { isOrphan, createOrphanOrder } from './orders.js';
+import { createOrphanOrder } from './orders.js';
 
 interface Orphan {
   /** The newest report of the agent about the replica. */
@@ -35,16 +35,21 @@ export class OrphanTracker {
     private readonly send: (order: Order) => void,
   ) {}
 
-  /**
-   * Handles a report about any replica, and sends the order for an orphan.
-   * @returns False when the replica is an orphan.
-   */
-  handleReport(report: ReplicaReport): boolean {
+  /** Number of orphans that the agent still has. */
+  get size(): number {
+    return this.orphans.size;
+  }
+
+  /** Handles a report about an orphan, and sends the order for it. */
+  handleReport(report: ReplicaReport): void {
     const { replicaId } = report;
-    const isOrphaned = isOrphan(this.deps.state.view(), this.nodeId, report);
-    if (!isOrphaned || report.forgotten) this.orphans.delete(replicaId);
+    if (report.forgotten) this.orphans.delete(replicaId);
     else this.sendOrder({ ...this.orphans.get(replicaId), report });
-    return !isOrphaned;
+  }
+
+  /** Removes a replica, because it is no orphan any more. */
+  remove(replicaId: string): void {
+    this.orphans.delete(replicaId);
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Hello, OrderRefused, ReplicaReport } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import { isLive, isTombstone, type AgentOrderState } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
@@ -40,10 +41,15 @@ export class RollbackDetector {
    * Checks a report.
    * @param epoch - The newest epoch whose orders the agent had accepted at the time of the report;
    *   0 for a report during the session, which may be about an order of the current epoch.
+   * @param record - The record of the reported replica; undefined when there is none.
    */
-  checkReport(nodeId: string, epoch: bigint, { replicaId, orderRevision }: ReplicaReport): void {
+  checkReport(
+    nodeId: string,
+    epoch: bigint,
+    { orderRevision }: Pick<ReplicaReport, 'orderRevision'>,
+    record: ReplicaRecord | undefined,
+  ): void {
     const { state } = this.deps;
-    const record = state.view().replica(replicaId)?.value;
     // Only records of replicas that hold resources count: an ended replica may have received a
     // later stop order as an orphan, which no record contains.
     const isHeld = record?.nodeId === nodeId && (isLive(record) || isTombstone(record));

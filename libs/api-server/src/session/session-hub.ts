@@ -22,18 +22,19 @@ import {
   type Welcome,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, errorFields, type Timer } from '@cloudless/base';
+import { CloudlessError, errorFields } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { FilesChangedSender } from '../files/file-changes.js';
 import { CallAccess } from '../access/call-access.js';
 import { RenewalRequests } from '../identity/renewal-requests.js';
 import type { ApiServerDeps } from '../ports.js';
-import { AgentSession, RESEND_MS, type AgentSessionInit } from './agent-session.js';
+import { AgentSession, type AgentSessionDeps, type AgentSessionInit } from './agent-session.js';
 import { admitNode, createClosingError, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
 import { createOrphanOrder, isOrphan, listPendingOrders, maySendOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
+import { OrderResends } from './order-resends.js';
 import { returnNode } from './node-return.js';
 import { CurrentReconnectTimes } from './reconnect-times.js';
 import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-requester.js';
@@ -42,28 +43,20 @@ import { RollbackDetector } from './rollback-detector.js';
 import { exposeSessionCount } from './session-count.js';
 
 /**
- * Number of resends after which sessions look at all their replicas again. No order is expected to
- * be found; the look costs little at this interval.
- */
-const TRACK_ALL_EVERY = 60;
-
-/**
  * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
  * and repeats orders until the agents acknowledge them.
  */
 export class SessionHub implements TunnelRequester, FilesChangedSender {
   /** The newest session of each connected node, by node id. */
   private readonly sessions = new Map<string, AgentSession>();
+  private readonly sessionDeps: AgentSessionDeps;
+  private readonly resends: OrderResends;
   private readonly reportQueue: ReplicaReportQueue;
   private readonly rollbackDetector: RollbackDetector;
   private readonly orderMetrics: OrderMetrics;
   private readonly access: CallAccess;
   private readonly renewals: RenewalRequests;
   private readonly unsubscribes: (() => void)[];
-  private timer: Timer | undefined;
-  /** Milliseconds by which the timers of {@link armResendTimer} were late, in all. */
-  private lateMs = 0;
-  private resends = 0;
   private isClosed = false;
   private readonly reconnectTimes: CurrentReconnectTimes;
   private tunnelListener: TunnelListener = NO_TUNNELS;
@@ -82,7 +75,11 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
       deps.network.onGone((replicaIds) => this.sendEndpointsGone(replicaIds)),
     ];
-    this.armResendTimer();
+    this.resends = new OrderResends(deps.clock, this.sessions, () =>
+      this.renewals.send(this.sessions.values()),
+    );
+    this.sessionDeps = { ...deps, runningTimeMs: () => this.resends.runningTimeMs() };
+    this.resends.start();
   }
 
   setTunnelListener(listener: TunnelListener): void {
@@ -93,7 +90,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   async close(): Promise<void> {
     this.isClosed = true;
     for (const unsubscribe of this.unsubscribes) unsubscribe();
-    this.timer?.cancel();
+    this.resends.close();
     for (const session of this.sessions.values()) session.outbox.close();
     await this.reportQueue.close();
   }
@@ -168,7 +165,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     request: HeartbeatRequest,
     context: HandlerContext,
   ): Promise<HeartbeatResponse> {
-    const { nodes } = this.deps;
+    const { nodes, state } = this.deps;
     const { hello, inventory } = request;
     if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
     this.access.requireNode(this.access.getCaller(context), hello.nodeId);
@@ -178,7 +175,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     const reports = inventory?.replicas ?? [];
     this.rollbackDetector.checkHello(hello);
     for (const report of reports) {
-      this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report);
+      const record = this.findReplica(report.replicaId);
+      this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report, record);
       this.reportQueue.enqueue(nodeId, report);
     }
     if (inventory?.last === true)
@@ -193,10 +191,11 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     });
     nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
-    const { state } = this.deps;
-    const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
+    const orphans = reports.filter((report) =>
+      isOrphan(this.findReplica(report.replicaId), nodeId, report),
+    );
     const orders = [
-      ...listPendingOrders({ state: this.deps.state }, nodeId, acknowledged),
+      ...listPendingOrders({ state }, nodeId, acknowledged),
       ...orphans.flatMap((report) => createOrphanOrder(this.deps, report) ?? []),
     ];
     return create(HeartbeatResponseSchema, {
@@ -223,8 +222,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   private openSession(init: AgentSessionInit): AgentSession {
     const older = this.sessions.get(init.hello.nodeId);
     if (older !== undefined) this.endSession(older);
-    const deps = { ...this.deps, runningTimeMs: () => this.deps.clock.now() - this.lateMs };
-    const session = new AgentSession(deps, this.orderMetrics, init);
+    const session = new AgentSession(this.sessionDeps, this.orderMetrics, init);
     this.sessions.set(session.nodeId, session);
     return session;
   }
@@ -258,7 +256,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   private handleGoodbye(session: AgentSession, { reason, replicasContinue }: Goodbye): void {
     const { nodeId, number } = session;
     this.deps.log.info('agent says goodbye', { nodeId, reason, replicasContinue });
-    if (number !== undefined && replicasContinue && this.isCurrent(session))
+    if (number !== undefined && replicasContinue && !session.hasEnded)
       this.deps.nodes.leaveSession(nodeId, number, reason);
     this.endSession(session);
   }
@@ -268,8 +266,10 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     const { nodeId } = session;
     session.outbox.close();
     if (session.number !== undefined) this.deps.nodes.endSession(nodeId, session.number);
-    if (!this.isCurrent(session)) return;
+    if (session.hasEnded) return;
+    session.hasEnded = true;
     this.sessions.delete(nodeId);
+    this.resends.remove(session);
     this.tunnelListener.onSessionEnded(nodeId);
   }
 
@@ -284,13 +284,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     if (session?.number !== undefined) this.endSession(session);
   }
 
-  /** Returns true when the session has not ended and no newer session of the node has begun. */
-  private isCurrent(session: AgentSession): boolean {
-    return this.sessions.get(session.nodeId) === session;
-  }
-
   private renewLease(session: AgentSession): void {
-    if (this.isCurrent(session)) this.deps.nodes.renewLease(session.nodeId);
+    if (!session.hasEnded) this.deps.nodes.renewLease(session.nodeId);
   }
 
   private async readMessages(
@@ -300,7 +295,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     try {
       for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
         // Messages of a replaced session are dropped: those of the newer session are more recent.
-        if (!this.isCurrent(session)) break;
+        if (session.hasEnded) break;
         this.renewLease(session);
         const handled = this.handleMessage(session, item.value);
         if (handled !== undefined) await handled;
@@ -359,27 +354,35 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     // No order may be sent before all reports are written: a replica that is missing in the
     // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
-    if (!this.isCurrent(session)) return;
+    if (session.hasEnded) return;
     await returnNode(
       this.deps,
       nodeId,
       () => (session.number = this.deps.nodes.startSession(nodeId)),
     );
     // The session has ended when its lease ended while the node record was written.
-    if (!this.isCurrent(session)) return;
+    if (session.hasEnded) return;
     session.admit(inventory);
+    this.resends.note(session);
   }
 
   private handleReport(session: AgentSession, report: ReplicaReport): void {
+    const record = this.findReplica(report.replicaId);
     // The inventory describes the time before this session. Later reports may contain orders that
     // this coordinator has just sent.
     this.rollbackDetector.checkReport(
       session.nodeId,
       session.inventory === undefined ? 0n : session.highestEpoch,
       report,
+      record,
     );
     this.reportQueue.enqueue(session.nodeId, report);
-    session.handleReport(report);
+    session.handleReport(report, record);
+    this.resends.note(session);
+  }
+
+  private findReplica(replicaId: string): ReplicaRecord | undefined {
+    return this.deps.state.view().replica(replicaId)?.value;
   }
 
   /** Sends the orders that follow from a commit to the affected agents. */
@@ -389,37 +392,27 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     this.reconnectTimes.noteChanges(changes, this.sessions.values());
     for (const { kind, before, after } of changes) {
       // The acceptance of a restored state changes the revisions of all orders.
-      if (kind === 'meta') for (const session of this.sessions.values()) session.trackAllOrders();
+      if (kind === 'meta') this.resends.trackAll();
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
-      this.sessions.get((is ?? was)?.nodeId ?? '')?.handleReplicaChange(was, is);
+      const nodeId = (is ?? was)?.nodeId ?? '';
+      // Most changes concern no order: a replica waits for a node, or its agent has reported.
+      if (nodeId === '' || was?.orderRevision === is?.orderRevision) continue;
+      const session = this.sessions.get(nodeId);
+      if (session === undefined) continue;
+      session.handleReplicaChange(was, is);
+      this.resends.note(session);
     }
   }
 
   private sendEndpointsGone(replicaIds: readonly string[]): void {
     for (const replicaId of replicaIds) {
-      const nodeId = this.deps.state.view().replica(replicaId)?.value.nodeId ?? '';
+      const nodeId = this.findReplica(replicaId)?.nodeId ?? '';
       this.sessions.get(nodeId)?.sendEndpointsGone(replicaId);
     }
   }
 
   sendFilesChanged(nodeId: string, replicaId: string): void {
     this.sessions.get(nodeId)?.sendFilesChanged(replicaId);
-  }
-
-  private armResendTimer(): void {
-    const { clock } = this.deps;
-    const dueAtMs = clock.now() + RESEND_MS;
-    this.timer = clock.setTimer(RESEND_MS, () => {
-      this.lateMs += Math.max(0, clock.now() - dueAtMs);
-      this.resends += 1;
-      const tracksAll = this.resends % TRACK_ALL_EVERY === 0;
-      for (const session of this.sessions.values()) {
-        if (tracksAll) session.trackAllOrders();
-        session.resendOrders();
-      }
-      this.renewals.send(this.sessions.values());
-      this.armResendTimer();
-    });
   }
 }

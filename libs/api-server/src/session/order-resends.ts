@@ -1,0 +1,87 @@
+import type { Clock, Timer } from '@cloudless/base';
+import { RESEND_MS } from './agent-session.js';
+
+/**
+ * Number of turns after which sessions look at all their replicas again. No order is expected to be
+ * found; the look costs little at this interval.
+ */
+const TRACK_ALL_EVERY = 60;
+
+/** The part of a session that {@link OrderResends} needs. */
+interface ResendingSession {
+  readonly hasEnded: boolean;
+  readonly hasOpenOrders: boolean;
+  resendOrders(): void;
+  trackAllOrders(): void;
+}
+
+/**
+ * Lets sessions send their orders again, every {@link RESEND_MS}. Knows the few sessions, of
+ * thousands, that have such orders.
+ */
+export class OrderResends {
+  private readonly open = new Set<ResendingSession>();
+  private timer: Timer | undefined;
+  /** Milliseconds by which the timers were late, in all. */
+  private lateMs = 0;
+  private turns = 0;
+
+  /**
+   * @param sessions - All sessions, by node id.
+   * @param onTurn - Called after each turn.
+   */
+  constructor(
+    private readonly clock: Clock,
+    private readonly sessions: ReadonlyMap<string, ResendingSession>,
+    private readonly onTurn: () => void,
+  ) {}
+
+  start(): void {
+    const dueAtMs = this.clock.now() + RESEND_MS;
+    this.timer = this.clock.setTimer(RESEND_MS, () => {
+      this.lateMs += Math.max(0, this.clock.now() - dueAtMs);
+      this.resend();
+      this.onTurn();
+      this.start();
+    });
+  }
+
+  close(): void {
+    this.timer?.cancel();
+  }
+
+  /**
+   * Returns the monotonic time without the time for which the main loop stood still: what agents
+   * sent meanwhile has not been read yet.
+   */
+  runningTimeMs(): number {
+    return this.clock.now() - this.lateMs;
+  }
+
+  /** Adds a session if it has orders to send again. Call it after each change of its orders. */
+  note(session: ResendingSession): void {
+    if (session.hasOpenOrders && !session.hasEnded) this.open.add(session);
+  }
+
+  /** Removes a session that has ended. */
+  remove(session: ResendingSession): void {
+    this.open.delete(session);
+  }
+
+  /** Lets every session look at all its replicas for orders that are not acknowledged. */
+  trackAll(): void {
+    for (const session of this.sessions.values()) {
+      session.trackAllOrders();
+      this.note(session);
+    }
+  }
+
+  private resend(): void {
+    this.turns += 1;
+    if (this.turns % TRACK_ALL_EVERY === 0) this.trackAll();
+    for (const session of this.open) {
+      session.resendOrders();
+      if (!session.hasOpenOrders) this.open.delete(session);
+    }
+  }
+}
