@@ -8,9 +8,8 @@ import {
 import type { EventInit } from '@cloudless/cluster-state';
 
 /** The fields that all events about one replica share. */
-export type EventSubject = Pick<
-  EventInit,
-  'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'
+export type EventSubject = Required<
+  Pick<EventInit, 'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'>
 >;
 
 /**

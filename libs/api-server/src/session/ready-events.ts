@@ -48,12 +48,11 @@ export class ReadyEvents {
 
 function merge(events: readonly EventInit[]): EventInit {
   const [first] = events;
-  const nodes = new Set(events.map(({ nodeId }) => nodeId));
   return {
     ...first,
     message: `${events.length} replicas are ready`,
     replicaId: '',
     replicaIds: events.map(({ replicaId = '' }) => replicaId),
-    nodeId: nodes.size === 1 ? (first?.nodeId ?? '') : '',
+    nodeId: events.every(({ nodeId }) => nodeId === first?.nodeId) ? (first?.nodeId ?? '') : '',
   };
 }

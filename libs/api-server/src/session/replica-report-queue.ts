@@ -53,6 +53,16 @@ const MAX_LATE_EVENTS = 90;
  */
 type PassKey = `lane ${number}` | `separate ${string}` | `events ${string}`;
 
+/** The passes of {@link LANES}: texts made once, as every report wakes lanes. */
+const LANE_PASSES = Array.from({ length: LANES }, (_, lane): PassKey => `lane ${lane}`);
+
+/** A report that a commit writes. */
+interface TakenReport {
+  readonly queued: QueuedReport;
+  /** The record as it is written; undefined for a report that could not be added to the commit. */
+  readonly record: ReplicaRecord | undefined;
+}
+
 /** A commit of reports while it is prepared. */
 interface ReportCommit {
   readonly transaction: Transaction;
@@ -144,8 +154,12 @@ export class ReplicaReportQueue {
   /** Wakes the first lane if a report waits, and one more lane for each full commit that waits. */
   private wakeLanes(): void {
     if (this.backlog.size === 0) return;
-    const lanes = Math.min(LANES, 1 + Math.floor(this.backlog.size / FULL_COMMIT));
-    for (let lane = 0; lane < lanes; lane += 1) this.queue.wake(`lane ${lane}`);
+    let lanes = 1 + Math.floor(this.backlog.size / FULL_COMMIT);
+    for (const pass of LANE_PASSES) {
+      if (lanes === 0) return;
+      lanes -= 1;
+      this.queue.wake(pass);
+    }
   }
 
   private runPass(pass: PassKey): Promise<WorkResult> {
@@ -165,7 +179,7 @@ export class ReplicaReportQueue {
     const view = state.view();
     const transaction = state.transaction();
     const ready = new ReadyEvents();
-    const taken = new Map<string, QueuedReport>();
+    const taken: TakenReport[] = [];
     let looks = 0;
     while (
       looks < MAX_REPORTS_PER_PASS &&
@@ -175,18 +189,18 @@ export class ReplicaReportQueue {
       if (queued === undefined) break;
       looks += 1;
       try {
-        const recordKey = this.addReport({ transaction, view, ready }, queued);
-        if (recordKey === undefined) this.backlog.finish(queued);
-        else taken.set(recordKey, queued);
+        const record = this.addReport({ transaction, view, ready }, queued);
+        if (record === undefined) this.backlog.finish(queued);
+        else taken.push({ queued, record });
       } catch (reason) {
         // One report that cannot be encoded must not keep those of other nodes.
-        taken.set(queued.key, queued);
+        taken.push({ queued, record: undefined });
         return this.handleFailure(lane, taken, reason);
       }
     }
     // The reports that are left wait for the end of another commit about their replicas.
     if (looks === 0) return { kind: 'done' };
-    if (taken.size === 0) return { kind: 'again' };
+    if (taken.length === 0) return { kind: 'again' };
     ready.flush(transaction);
     try {
       await state.commitObserved(transaction);
@@ -194,7 +208,7 @@ export class ReplicaReportQueue {
       return this.handleFailure(lane, taken, reason);
     }
     this.failedLanes.delete(lane);
-    for (const queued of taken.values()) this.backlog.finish(queued);
+    for (const { queued } of taken) this.backlog.finish(queued);
     this.wakeLanes();
     return { kind: 'again' };
   }
@@ -206,9 +220,9 @@ export class ReplicaReportQueue {
     const transaction = state.transaction();
     const ready = new ReadyEvents();
     try {
-      const recordKey = this.addReport({ transaction, view: state.view(), ready }, queued);
+      const record = this.addReport({ transaction, view: state.view(), ready }, queued);
       ready.flush(transaction);
-      if (recordKey !== undefined) await state.commitObserved(transaction);
+      if (record !== undefined) await state.commitObserved(transaction);
     } catch (reason) {
       this.backlog.putBack(queued, true);
       if (reason instanceof LeadershipLostError) {
@@ -228,20 +242,15 @@ export class ReplicaReportQueue {
    * Puts the reports of a failed commit back. A report that failed for a reason of its own is
    * separated: the one that met a conflict, or all of them when the store does not tell which one
    * it refuses.
-   * @param taken - By the key of the replica record.
    * @throws `reason` when the store cannot write anything at the moment.
    */
-  private handleFailure(
-    lane: number,
-    taken: ReadonlyMap<string, QueuedReport>,
-    reason: unknown,
-  ): WorkResult {
+  private handleFailure(lane: number, taken: readonly TakenReport[], reason: unknown): WorkResult {
     const kind = errorKindOf(reason);
     const isLost = reason instanceof LeadershipLostError;
     const concernsAll =
       isLost || kind === 'unavailable' || kind === 'deadline' || kind === 'exhausted';
     const culprit = concernsAll ? undefined : findCulprit(taken, reason);
-    for (const queued of taken.values()) {
+    for (const { queued } of taken) {
       const separately = !concernsAll && (culprit === undefined || culprit === queued);
       this.backlog.putBack(queued, separately);
       if (separately) this.queue.wake(`separate ${queued.key}`);
@@ -260,9 +269,12 @@ export class ReplicaReportQueue {
 
   /**
    * Adds the changes that follow from a report to a transaction.
-   * @returns The key of the replica record; undefined when the report changes nothing.
+   * @returns The changed record; undefined when the report changes nothing.
    */
-  private addReport(commit: ReportCommit, { nodeId, report }: QueuedReport): string | undefined {
+  private addReport(
+    commit: ReportCommit,
+    { nodeId, report }: QueuedReport,
+  ): ReplicaRecord | undefined {
     const { transaction, view } = commit;
     const { state, clock } = this.deps;
     const stored = view.replica(report.replicaId);
@@ -273,7 +285,7 @@ export class ReplicaReportQueue {
     if (isSameRecord(stored.value, next)) return undefined;
     transaction.updateReplica(stored, next);
     this.addEvents(commit, stored.value, next);
-    return toReplicaKeyId(next.uid, next.sequence);
+    return next;
   }
 
   private addEvents(
@@ -324,12 +336,11 @@ export class ReplicaReportQueue {
 }
 
 /** Returns the report about the replica whose record a conflict names, if any. */
-function findCulprit(
-  taken: ReadonlyMap<string, QueuedReport>,
-  reason: unknown,
-): QueuedReport | undefined {
+function findCulprit(taken: readonly TakenReport[], reason: unknown): QueuedReport | undefined {
   const { scope } = reason as { readonly scope?: unknown };
   if (typeof scope !== 'string') return undefined;
-  for (const [recordKey, queued] of taken) if (scope.endsWith(`/${recordKey}`)) return queued;
-  return undefined;
+  return taken.find(
+    ({ record }) =>
+      record !== undefined && scope.endsWith(`/${toReplicaKeyId(record.uid, record.sequence)}`),
+  )?.queued;
 }

@@ -18,6 +18,41 @@ interface Waiter {
 }
 
 /**
+ * The unwritten reports of one node: the number of the newest one about each replica, by key. Most
+ * nodes have one at a time, which is kept without a map.
+ */
+class UnwrittenReports {
+  private others: Map<string, number> | undefined;
+
+  constructor(
+    private firstKey: string | undefined,
+    private firstNumber: number,
+  ) {}
+
+  get isEmpty(): boolean {
+    return this.firstKey === undefined && (this.others?.size ?? 0) === 0;
+  }
+
+  set(key: string, number: number): void {
+    if (this.firstKey === key) this.firstNumber = number;
+    else (this.others ??= new Map<string, number>()).set(key, number);
+  }
+
+  /** Removes a report that is written, unless there is a newer one about its replica. */
+  remove(key: string, number: number): void {
+    if (this.firstKey === key) {
+      if (this.firstNumber === number) this.firstKey = undefined;
+    } else if (this.others?.get(key) === number) this.others.delete(key);
+  }
+
+  toMap(): Map<string, number> {
+    const numbers = new Map(this.others);
+    if (this.firstKey !== undefined) numbers.set(this.firstKey, this.firstNumber);
+    return numbers;
+  }
+}
+
+/**
  * The reports that are not written yet, in the order of arrival. Holds the newest report about each
  * replica only. While a report about a replica is being written, no other report about the replica
  * can be taken. A report that failed for a reason of its own can be separated from the others.
@@ -29,8 +64,8 @@ export class ReportBacklog {
   private cursor = this.shared.values();
   private readonly separate = new Map<string, QueuedReport>();
   private readonly beingWritten = new Set<string>();
-  /** Number of the newest unwritten report about each replica, by node id and key. */
-  private readonly unwritten = new Map<string, Map<string, number>>();
+  /** By node id. */
+  private readonly unwritten = new Map<string, UnwrittenReports>();
   private readonly waiters = new Map<string, Set<Waiter>>();
   private count = 0;
 
@@ -49,10 +84,11 @@ export class ReportBacklog {
   ): { readonly key: string; readonly isSeparate: boolean } {
     const key = `${nodeId} ${report.replicaId}`;
     const number = (this.count += 1);
-    const isSeparate = this.separate.has(key);
+    const isSeparate = this.separate.size > 0 && this.separate.has(key);
     (isSeparate ? this.separate : this.shared).set(key, { key, nodeId, report, number });
-    const ofNode = this.unwritten.get(nodeId) ?? new Map<string, number>();
-    this.unwritten.set(nodeId, ofNode.set(key, number));
+    const ofNode = this.unwritten.get(nodeId);
+    if (ofNode === undefined) this.unwritten.set(nodeId, new UnwrittenReports(key, number));
+    else ofNode.set(key, number);
     return { key, isSeparate };
   }
 
@@ -74,8 +110,9 @@ export class ReportBacklog {
   finish({ key, nodeId, number }: QueuedReport): void {
     this.beingWritten.delete(key);
     const ofNode = this.unwritten.get(nodeId);
-    if (ofNode?.get(key) === number) ofNode.delete(key);
-    if (ofNode?.size === 0) this.unwritten.delete(nodeId);
+    ofNode?.remove(key, number);
+    if (ofNode?.isEmpty === true) this.unwritten.delete(nodeId);
+    if (this.waiters.size === 0) return;
     const waiters = this.waiters.get(nodeId);
     for (const waiter of waiters ?? []) {
       const needed = waiter.missing.get(key);
@@ -106,7 +143,7 @@ export class ReportBacklog {
     const missing = this.unwritten.get(nodeId);
     if (missing === undefined) return onEnd();
     const waiters = this.waiters.get(nodeId) ?? new Set<Waiter>();
-    this.waiters.set(nodeId, waiters.add({ missing: new Map(missing), onEnd }));
+    this.waiters.set(nodeId, waiters.add({ missing: missing.toMap(), onEnd }));
   }
 
   /** Ends all waiting calls of {@link whenWritten} with an error. */

@@ -29,9 +29,9 @@ export function createReportEvents(
     pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
       ? undefined
       : createEvent(before, after, subject);
-  return [pull, replicaEvent ?? createFinalFailureEvent(before, after, workload, subject)].filter(
-    (event) => event !== undefined,
-  );
+  const event = replicaEvent ?? createFinalFailureEvent(before, after, workload, subject);
+  if (pull === undefined) return event === undefined ? [] : [event];
+  return event === undefined ? [pull] : [pull, event];
 }
 
 /**
@@ -73,14 +73,7 @@ function createEvent(
     };
   }
   if (after.phase === before.phase) {
-    if (!before.ready && after.ready) {
-      return {
-        ...subject,
-        severity: Severity.INFO,
-        reason: 'ReplicaReady',
-        message: `replica ${after.id} is ready`,
-      };
-    }
+    if (!before.ready && after.ready) return createReadyEvent(subject, after.id);
     if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
       const message = `replica ${after.id} is not ready: ${after.reason}`;
       return { ...subject, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
@@ -103,15 +96,22 @@ function createEvent(
       message: `replica ${after.id} stopped: ${after.stopReason || after.reason}`,
     };
   }
-  if (after.ready && !before.ready) {
-    return {
-      ...subject,
-      severity: Severity.INFO,
-      reason: 'ReplicaReady',
-      message: `replica ${after.id} is ready`,
-    };
-  }
-  return undefined;
+  return after.ready && !before.ready ? createReadyEvent(subject, after.id) : undefined;
+}
+
+/** Lists the fields one by one, which is faster than a copy: a start has this event only. */
+function createReadyEvent(subject: EventSubject, id: string): EventInit {
+  const { category, namespace, workload, replicaId, nodeId } = subject;
+  return {
+    category,
+    namespace,
+    workload,
+    replicaId,
+    nodeId,
+    severity: Severity.INFO,
+    reason: 'ReplicaReady',
+    message: `replica ${id} is ready`,
+  };
 }
 
 /**

@@ -1,0 +1,68 @@
+import { create } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import { ReplicaReportSchema } from '@cloudless/api';
+import { ReportBacklog, type QueuedReport } from './report-backlog.js';
+
+const arbStep = fc.record({
+  kind: fc.constantFrom('add', 'add', 'take', 'finish', 'putBack', 'takeSeparate', 'wait'),
+  nodeId: fc.constantFrom('n1', 'n2'),
+  replicaId: fc.constantFrom('a', 'b', 'c'),
+  pick: fc.nat(9),
+  separately: fc.boolean(),
+});
+
+/** A call of `whenWritten`, with the numbers of the reports that it waits for. */
+interface Wait {
+  readonly missing: Map<string, number>;
+  ended: boolean;
+}
+
+describe('ReportBacklog', () => {
+  it('ends a wait exactly when the reports before it, or newer ones, are written', () => {
+    fc.assert(
+      fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {
+        const backlog = new ReportBacklog();
+        const unwritten = new Map<string, { nodeId: string; number: number }>();
+        const taken: QueuedReport[] = [];
+        const waits: { readonly model: Wait; ended: boolean }[] = [];
+        let count = 0;
+        for (const { kind, nodeId, replicaId, pick, separately } of steps) {
+          const key = `${nodeId} ${replicaId}`;
+          if (kind === 'add') {
+            backlog.add(nodeId, create(ReplicaReportSchema, { replicaId }));
+            count += 1;
+            unwritten.set(key, { nodeId, number: count });
+          } else if (kind === 'wait') {
+            const missing = [...unwritten].filter(([, { nodeId: of }]) => of === nodeId);
+            const numbers = missing.map(([of, { number }]) => [of, number] as const);
+            const wait = {
+              model: { missing: new Map(numbers), ended: numbers.length === 0 },
+              ended: false,
+            };
+            waits.push(wait);
+            backlog.whenWritten(nodeId, () => (wait.ended = true));
+          } else if (kind === 'take' || kind === 'takeSeparate') {
+            const queued = kind === 'take' ? backlog.take() : backlog.takeSeparate(key);
+            if (queued !== undefined) taken.push(queued);
+          } else {
+            const [queued] = taken.splice(pick % Math.max(1, taken.length), 1);
+            if (queued === undefined) continue;
+            if (kind === 'putBack') backlog.putBack(queued, separately);
+            else {
+              backlog.finish(queued);
+              if (unwritten.get(queued.key)?.number === queued.number) unwritten.delete(queued.key);
+              for (const { model } of waits) {
+                const needed = model.missing.get(queued.key);
+                if (needed !== undefined && needed <= queued.number)
+                  model.missing.delete(queued.key);
+                model.ended ||= model.missing.size === 0;
+              }
+            }
+          }
+          expect(waits.map(({ ended }) => ended)).toEqual(waits.map(({ model }) => model.ended));
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
