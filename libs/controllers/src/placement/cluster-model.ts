@@ -6,10 +6,10 @@ import {
   type ClusterView,
   type RecordChange,
 } from '@cloudless/cluster-state';
-import type { Cluster } from '@cloudless/scheduler';
+import type { Cluster, ReplicaOnNode } from '@cloudless/scheduler';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { isNominated } from '../preemption/nominations.js';
-import { toReservation, toSchedulerNode } from './scheduler-input.js';
+import { toReplicaOnNode, toReservation, toSchedulerNode } from './scheduler-input.js';
 
 export interface ClusterModelDeps {
   readonly state: ClusterState;
@@ -35,7 +35,7 @@ export class ClusterModel {
   constructor(private readonly deps: ClusterModelDeps) {
     const view = deps.state.view();
     for (const node of view.nodes()) this.upsertNode(node.value);
-    for (const { value } of view.replicas()) addReservation(deps.cluster, view, value);
+    addAllReservations(deps.cluster, view);
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.apply(changes)),
       deps.nodes.subscribe((nodeId) => this.refreshNode(nodeId)),
@@ -85,6 +85,42 @@ export function refreshReservation(
   const replica = view.replica(replicaId)?.value;
   cluster.release(toReplicaId(replicaId));
   if (replica !== undefined) addReservation(cluster, view, replica);
+}
+
+/**
+ * Adds the reservations of all replicas to a model without any: those of one template together,
+ * because the view lists the replicas of a workload one after the other.
+ */
+function addAllReservations(
+  cluster: Pick<Cluster, 'reserveAll'>,
+  view: Pick<ClusterView, 'replicas' | 'workload' | 'version'>,
+): void {
+  let first: ReplicaRecord | undefined;
+  let batch: ReplicaOnNode[] = [];
+  const flush = (): void => {
+    const workload = first && view.workload(first.uid);
+    const template = first && view.version(first.uid, first.version)?.template;
+    if (first === undefined || workload === undefined || template === undefined) return;
+    cluster.reserveAll(toReservation(workload.value, first, template), batch);
+  };
+  for (const { value } of view.replicas()) {
+    if (!isReserved(value)) continue;
+    if (first === undefined || !hasSameReservation(first, value) || batch.length >= MAX_BATCH) {
+      flush();
+      first = value;
+      batch = [];
+    }
+    batch.push(toReplicaOnNode(value));
+  }
+  flush();
+}
+
+/** Replicas in one call of the scheduler, so that the list of a large workload stays short. */
+const MAX_BATCH = 1_000;
+
+/** Returns true when reservations of two replicas differ only in replica and node. */
+function hasSameReservation(a: ReplicaRecord, b: ReplicaRecord): boolean {
+  return a.uid === b.uid && a.version === b.version && a.desiredRunning === b.desiredRunning;
 }
 
 /** Adds the reservation of a replica that has none, if its record says that it holds resources. */

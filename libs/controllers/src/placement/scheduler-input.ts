@@ -12,13 +12,14 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { definedFields, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { definedFields, toNodeId, toReplicaId, toWorkloadId, type NodeId } from '@cloudless/base';
 import { toEffectiveNode, type NodeLiveStatus } from '@cloudless/cluster-state';
 import {
   DEFAULT_PRIORITY,
   type LabelRequirement,
   type NodeTerm,
   type PlacementRequest,
+  type ReplicaOnNode,
   type Reservation,
   type ResourceAmounts,
   type SchedulerNode,
@@ -151,7 +152,7 @@ export function toReservation(
     getTemplateReservation(template);
   return {
     replicaId: toReplicaId(id),
-    nodeId: toNodeId(nodeId === '' ? nominatedNodeId : nodeId),
+    nodeId: findReservedNode(nodeId, nominatedNodeId),
     workloadId: toWorkloadId(uid),
     namespace: workload.namespace,
     leaving: !desiredRunning,
@@ -161,6 +162,15 @@ export function toReservation(
     hostPorts,
     workloadAntiAffinity,
   };
+}
+
+/** Returns what differs in the reservations of the replicas of one template. */
+export function toReplicaOnNode({ id, nodeId, nominatedNodeId }: ReservingReplica): ReplicaOnNode {
+  return { replicaId: toReplicaId(id), nodeId: findReservedNode(nodeId, nominatedNodeId) };
+}
+
+function findReservedNode(nodeId: string, nominatedNodeId: string): NodeId {
+  return toNodeId(nodeId === '' ? nominatedNodeId : nodeId);
 }
 
 function getTemplateReservation(template: WorkloadSpec): TemplateReservation {
