@@ -121,43 +121,45 @@ export class RequestPlan {
 
   /** Writes {@link score} of each of `slots` to `scores`, by slot. */
   scoreAll(slots: readonly Slot[], scores: Float64Array): void {
-    if (this.isSimple) this.scoreAllSimple(slots, scores);
-    else for (const slot of slots) scores[slot] = this.score(slot);
+    for (const slot of slots) this.writeScore(slot, scores);
+  }
+
+  /** Writes {@link score} of a slot to `scores`: a returned number would need memory of its own. */
+  writeScore(slot: Slot, scores: Float64Array): void {
+    if (this.isSimple) this.writeSimpleScore(slot, scores);
+    else scores[slot] = this.score(slot);
   }
 
   /** The same sums as in {@link score} without what a simple request has not. */
-  private scoreAllSimple(slots: readonly Slot[], scores: Float64Array): void {
-    const { table, match, minFreeCpu, minFreeMemory, costs } = this;
-    const { base, penalty, taints } = match.classScores;
-    const { allowed } = match;
-    const { replicasLeft, freeCpu, freeMemory, classOf, sizeOf } = table;
-    const { usedCpu, usedMemory, imbalance, capacityCpu, capacityMemory } = table;
+  private writeSimpleScore(slot: Slot, scores: Float64Array): void {
+    const { table, match } = this;
     const { cpuMillis, memoryBytes } = this.request.resources;
-    const weight = this.weights.utilisation;
-    for (const slot of slots) {
-      const fits =
-        allowed[slot] === 1 &&
-        (replicasLeft[slot] ?? 0) > 0 &&
-        (freeCpu[slot] ?? 0) >= minFreeCpu &&
-        (freeMemory[slot] ?? 0) >= minFreeMemory;
-      if (!fits) {
-        scores[slot] = EXCLUDED;
-        continue;
-      }
-      const utilisation = scoreUtilisation(
-        usedCpu[slot] ?? 0,
-        usedMemory[slot] ?? 0,
-        imbalance[slot] ?? 0,
-        cpuMillis,
-        memoryBytes,
-        capacityCpu[slot] ?? 0,
-        capacityMemory[slot] ?? 0,
-      );
-      const classId = classOf[slot] ?? 0;
-      const fixed = (base[classId] ?? 0) + (costs[sizeOf[slot] ?? 0] ?? 0);
-      scores[slot] =
-        fixed + weight * utilisation - (penalty[classId] ?? 0) + (taints[classId] ?? 0);
+    const fits =
+      match.allowed[slot] === 1 &&
+      (table.replicasLeft[slot] ?? 0) > 0 &&
+      (table.freeCpu[slot] ?? 0) >= this.minFreeCpu &&
+      (table.freeMemory[slot] ?? 0) >= this.minFreeMemory;
+    if (!fits) {
+      scores[slot] = EXCLUDED;
+      return;
     }
+    const utilisation = scoreUtilisation(
+      table.usedCpu[slot] ?? 0,
+      table.usedMemory[slot] ?? 0,
+      table.imbalance[slot] ?? 0,
+      cpuMillis,
+      memoryBytes,
+      table.capacityCpu[slot] ?? 0,
+      table.capacityMemory[slot] ?? 0,
+    );
+    const classId = table.classOf[slot] ?? 0;
+    const { base, penalty, taints } = match.classScores;
+    const fixed = (base[classId] ?? 0) + (this.costs[table.sizeOf[slot] ?? 0] ?? 0);
+    scores[slot] =
+      fixed +
+      this.weights.utilisation * utilisation -
+      (penalty[classId] ?? 0) +
+      (taints[classId] ?? 0);
   }
 
   /**

@@ -233,7 +233,7 @@ export class WinnerTree {
 
   private refreshScore(slot: Slot): void {
     this.work.leavesUpdated += 1;
-    this.scores[slot] = this.plan.score(slot);
+    this.plan.writeScore(slot, this.scores);
     if (this.ceiling !== undefined && this.ceilingRevision !== this.table.nodeRevision)
       this.ceiling.refreshNode(slot, this.scores[slot] !== EXCLUDED);
   }
