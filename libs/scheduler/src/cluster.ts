@@ -217,8 +217,9 @@ class IncrementalCluster implements Cluster {
   upsertNode(node: SchedulerNode): void {
     const indexed = indexNode(node);
     this.nodes.set(node.id, indexed);
-    this.setNode(this.table.slotFor(node.id), indexed);
-    this.preemption?.touchNode(node.id);
+    const slot = this.table.slotFor(node.id);
+    this.setNode(slot, indexed);
+    this.preemption?.touch(slot);
   }
 
   removeNode(nodeId: NodeId): void {
@@ -226,7 +227,7 @@ class IncrementalCluster implements Cluster {
     if (slot === undefined || !this.nodes.delete(nodeId)) return;
     this.setNode(slot, undefined);
     this.table.forget(slot);
-    this.preemption?.touchNode(nodeId);
+    this.preemption?.touch(slot);
   }
 
   reserve(reservation: Reservation): void {
@@ -240,8 +241,9 @@ class IncrementalCluster implements Cluster {
     for (const { replicaId, nodeId } of replicas) {
       const hash = hashReplicaId(replicaId);
       this.releaseOne(replicaId, hash);
-      this.engine.noteChange(this.ledger.addToBatch(batch, replicaId, nodeId, hash));
-      this.preemption?.touchReservations(nodeId);
+      const slot = this.ledger.addToBatch(batch, replicaId, nodeId, hash);
+      this.engine.noteChange(slot);
+      this.preemption?.touch(slot);
     }
     this.ledger.dropGroup(batch.group);
   }
@@ -304,8 +306,9 @@ class IncrementalCluster implements Cluster {
   preempt(request: PlacementRequest, options: PreemptOptions = {}): PreemptionDecision {
     this.preemption ??= new PreemptionSearch(
       new ClusterPreemptionSource({
-        nodes: this.nodes,
+        table: this.table,
         ledger: this.ledger,
+        engine: this.engine,
         startRun: (full) => new PlacementRun(full, this.weights, this.nodes, this.ledger),
       }),
     );
@@ -364,7 +367,7 @@ class IncrementalCluster implements Cluster {
     const slot = this.ledger.remove(replicaId, hash);
     if (slot === undefined) return;
     this.engine.noteChange(slot);
-    this.preemption?.touchReservations(this.idOf(slot));
+    this.preemption?.touch(slot);
   }
 
   private setNode(slot: Slot, node: IndexedNode | undefined): void {

@@ -177,8 +177,7 @@ export class PlacementEngine {
    *   the ledger. No further replica is tried then.
    */
   decide(request: FullRequest, count: number, refuse: () => Placement): Placement[] {
-    const isFull = this.ledger.terms.isFull || this.table.columns.topologyCount > MAX_TOPOLOGIES;
-    if (this.isStale || isFull || this.classes !== this.table.classes) this.reset();
+    this.resetIfStale();
     if (count === 0) return [];
     const ofClass = toClassSignature(request);
     const ofLabels = toLabelSignature(request);
@@ -193,6 +192,30 @@ export class PlacementEngine {
     return this.decideByTree(kept, count, (placed) =>
       placed === 0 ? this.refuse(signature, refuse) : refuse(),
     );
+  }
+
+  /**
+   * Returns the nodes that the filters over nodes alone allow for a request, and a key that requests
+   * with the same nodes have in common.
+   */
+  matchNodes(request: FullRequest): { readonly key: string; readonly match: NodeMatch } {
+    this.resetIfStale();
+    const ofClass = toClassSignature(request);
+    const ofLabels = toLabelSignature(request);
+    const match = this.getMatch(request, ofClass, ofLabels);
+    match.refresh();
+    return { key: toMatchKey(ofClass, ofLabels), match };
+  }
+
+  /** Returns the replicas of a workload that are not leaving, until the next change of nodes. */
+  countReplicas(workloadId: WorkloadId): WorkloadCounts {
+    this.resetIfStale();
+    return this.countsFor(workloadId);
+  }
+
+  private resetIfStale(): void {
+    const isFull = this.ledger.terms.isFull || this.table.columns.topologyCount > MAX_TOPOLOGIES;
+    if (this.isStale || isFull || this.classes !== this.table.classes) this.reset();
   }
 
   private catchUp(tree: WinnerTree): void {
@@ -367,14 +390,18 @@ export class PlacementEngine {
     ofClass: string = toClassSignature(request),
     ofLabels: string = toLabelSignature(request),
   ): RequestPlan {
-    const match = this.matches.getOrCreate(`${ofClass}\n${ofLabels}`, () => {
+    const match = this.getMatch(request, ofClass, ofLabels);
+    return new RequestPlan(request, match, this.weights, this.table, this.ledger);
+  }
+
+  private getMatch(request: FullRequest, ofClass: string, ofLabels: string): NodeMatch {
+    return this.matches.getOrCreate(toMatchKey(ofClass, ofLabels), () => {
       const classScores = this.classScores.getOrCreate(
         ofClass,
         () => new ClassScores(request, this.weights, this.table.classes),
       );
       return new NodeMatch(this.table, request, classScores);
     });
-    return new RequestPlan(request, match, this.weights, this.table, this.ledger);
   }
 
   private getShape(topology: string | undefined): TreeShape {
@@ -384,4 +411,8 @@ export class PlacementEngine {
     this.shapes.set(topology ?? '', shape);
     return shape;
   }
+}
+
+function toMatchKey(ofClass: string, ofLabels: string): string {
+  return `${ofClass}\n${ofLabels}`;
 }

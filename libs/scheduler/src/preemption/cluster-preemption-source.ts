@@ -1,16 +1,20 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
-import { findFailureBesidesCapacity, findNodeFailure } from '../filters/pipeline.js';
-import { zoneKeyOf, type IndexedNode } from '../input/node.js';
+import type { NodeTable } from '../columns/node-table.js';
+import type { Slot } from '../columns/value-column.js';
+import { findFailureBesidesCapacity } from '../filters/pipeline.js';
+import type { IndexedNode } from '../input/node.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
+import type { PlacementEngine } from '../placement/placement-engine.js';
 import type { PlacementRun } from '../placement/placement-run.js';
 import type { Ledger } from '../reservations/ledger.js';
-import type { PreemptionNode, PreemptionSource } from './preemption-source.js';
+import type { EligibleNodes, PreemptionSource, StayingReplicas } from './preemption-source.js';
 
 /** The parts of a cluster that preemption reads. */
 export interface PreemptionClusterParts {
-  readonly nodes: ReadonlyMap<NodeId, IndexedNode>;
+  readonly table: NodeTable;
   readonly ledger: Ledger;
+  readonly engine: PlacementEngine;
   startRun(request: FullRequest): PlacementRun;
 }
 
@@ -18,59 +22,70 @@ export interface PreemptionClusterParts {
 export class ClusterPreemptionSource implements PreemptionSource {
   constructor(private readonly parts: PreemptionClusterParts) {}
 
-  nodeIds(): Iterable<NodeId> {
-    return this.parts.nodes.keys();
+  get size(): number {
+    return this.parts.table.size;
   }
 
-  node(nodeId: NodeId): PreemptionNode | undefined {
-    const node = this.parts.nodes.get(nodeId);
-    if (node === undefined) return undefined;
-    const { allocatable, maxReplicas } = node;
-    return { allocatable, maxReplicas, zoneKey: zoneKeyOf(node) };
+  get rankOf(): Int32Array {
+    return this.parts.table.rankOf;
   }
 
-  reservationsOn(nodeId: NodeId): readonly HeldReservation[] {
-    return this.parts.ledger.reservationsOn(nodeId);
+  slotOf(nodeId: NodeId): Slot | undefined {
+    return this.parts.table.find(nodeId);
   }
 
-  dependsOnReplicas(request: FullRequest): boolean {
+  nodeIdOf(slot: Slot): NodeId {
+    const nodeId = this.parts.table.ids[slot];
+    if (nodeId === undefined) throw new Error('a slot of a decision has a node');
+    return nodeId;
+  }
+
+  node(slot: Slot): IndexedNode | undefined {
+    return this.parts.table.records[slot];
+  }
+
+  reservationsOn(slot: Slot): readonly HeldReservation[] {
+    return this.parts.ledger.reservationsOn(this.nodeIdOf(slot));
+  }
+
+  findEligible(request: FullRequest): EligibleNodes {
+    if (this.dependsOnReplicas(request))
+      return { key: undefined, passes: this.findEligibleNow(request) };
+    const { key, match } = this.parts.engine.matchNodes(request);
+    return { key, passes: match.allowed };
+  }
+
+  isEligibleWithout(request: FullRequest, slot: Slot, victims: ReadonlySet<ReplicaId>): boolean {
+    return this.parts.ledger.without(victims, () => this.findEligibleNow(request)[slot] === 1);
+  }
+
+  countStaying(workloadId: WorkloadId): StayingReplicas {
+    const { onNode, inZone } = this.parts.engine.countReplicas(workloadId);
+    return { onNode, inZone, zoneOf: this.parts.table.columns.rankedZones.valueOf };
+  }
+
+  /**
+   * Returns true when filters other than capacity depend on other replicas: affinity, anti-affinity
+   * (also of existing replicas) or a required spread.
+   */
+  private dependsOnReplicas(request: FullRequest): boolean {
+    const { spread, workloadAffinity, workloadAntiAffinity } = request;
     return (
-      request.spread?.mode === 'required' ||
-      [...request.workloadAffinity, ...request.workloadAntiAffinity].some(
-        ({ mode }) => mode === 'required',
-      ) ||
+      spread?.mode === 'required' ||
+      [...workloadAffinity, ...workloadAntiAffinity].some(({ mode }) => mode === 'required') ||
       this.parts.ledger.hasRepellingGroups
     );
   }
 
-  createEligibility(request: FullRequest): (nodeId: NodeId) => boolean {
-    const { nodes } = this.parts;
-    if (this.dependsOnReplicas(request)) return this.createRunEligibility(request);
-    return (nodeId) => {
-      const node = nodes.get(nodeId);
-      return node !== undefined && findNodeFailure({ node }, { request }) === undefined;
-    };
-  }
-
-  isEligibleWithout(
-    request: FullRequest,
-    nodeId: NodeId,
-    victims: ReadonlySet<ReplicaId>,
-  ): boolean {
-    return this.parts.ledger.without(victims, () => this.createRunEligibility(request)(nodeId));
-  }
-
-  countStaying(workloadId: WorkloadId): ReadonlyMap<NodeId, number> {
-    return this.parts.ledger.countStaying(workloadId);
-  }
-
-  private createRunEligibility(request: FullRequest): (nodeId: NodeId) => boolean {
+  private findEligibleNow(request: FullRequest): Uint8Array {
+    const { table } = this.parts;
     const run = this.parts.startRun(request);
-    const eligible = new Set(
-      run.candidates
-        .filter((candidate) => findFailureBesidesCapacity(candidate, run) === undefined)
-        .map(({ node }) => node.id),
-    );
-    return (nodeId) => eligible.has(nodeId);
+    const passes = new Uint8Array(table.size);
+    for (const candidate of run.candidates) {
+      const slot = table.find(candidate.node.id);
+      if (slot !== undefined && findFailureBesidesCapacity(candidate, run) === undefined)
+        passes[slot] = 1;
+    }
+    return passes;
   }
 }

@@ -1,6 +1,8 @@
+import type { Slot } from '../columns/value-column.js';
 import type { HeldReservation } from '../input/reservation.js';
 import { amountOf, DIMENSIONS, type Demand } from './demand.js';
-import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, toNeed, type NodeSums } from './node-sums.js';
+import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, toNeed } from './need.js';
+import type { NodeSums } from './node-sums.js';
 import type { PreemptionNode } from './preemption-source.js';
 
 /**
@@ -10,13 +12,13 @@ import type { PreemptionNode } from './preemption-source.js';
  */
 export function findCustomNeed(
   sums: NodeSums,
-  index: number,
+  slot: Slot,
   demand: Demand,
   priority: number,
 ): number {
-  const node = sums.findNode(index);
+  const node = sums.findNode(slot);
   if (node === undefined) return NEVER_FITS;
-  const reservations = sums.reservationsOn(index);
+  const reservations = sums.reservationsOn(slot);
   let need = FITS;
   for (const dimension of demand.dimensions)
     if (dimension >= DIMENSIONS)

@@ -1,21 +1,24 @@
-import type { NodeId, WorkloadId } from '@cloudless/base';
+import type { WorkloadId } from '@cloudless/base';
+import type { Slot } from '../columns/value-column.js';
 import { customAmount } from '../input/custom-resources.js';
 import { hostPortKey } from '../input/host-ports.js';
 import { matchesAll } from '../input/labels.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import { compareNumbers } from '../order.js';
-import { amountOf, toAmounts, type Demand } from './demand.js';
-import { EligibilityMasks } from './eligibility-masks.js';
-import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, NodeSums, toVictimBound } from './node-sums.js';
+import { CheapestNodes } from './cheapest-nodes.js';
+import { amountOf, toAmounts, toDemand, type Demand } from './demand.js';
+import { FITS, FITS_AFTER_LEAVING, NEVER_FITS, toVictimBound } from './need.js';
+import { NodeSums } from './node-sums.js';
 import type { PreemptionSource } from './preemption-source.js';
-import { NeedColumns, type PreparedRequest } from './request-needs.js';
 import {
   compareVictimPriorities,
   type Preemption,
   type PreemptionDecision,
   type PreemptOptions,
 } from './preemption.js';
+import { NeedColumns, type PreparedRequest } from './request-needs.js';
+import { TieOrder } from './tie-order.js';
 import { findVictimSet, type Candidate } from './victim-set.js';
 
 /**
@@ -26,44 +29,36 @@ import { findVictimSet, type Candidate } from './victim-set.js';
  */
 export class PreemptionSearch {
   private readonly sums: NodeSums;
-  private readonly masks: EligibilityMasks;
+  private readonly cheapest: CheapestNodes;
   private readonly columns: NeedColumns;
-  /** Needs of the nodes of one decision; the entries of all others are of earlier decisions. */
-  private cheapestNeeds = new Float64Array(0);
   /** Number of nodes whose exact victim set was computed, over all decisions. */
   examinedNodes = 0;
 
   constructor(private readonly source: PreemptionSource) {
     this.sums = new NodeSums(source);
-    this.masks = new EligibilityMasks(source, this.sums);
-    this.columns = new NeedColumns(this.sums, this.masks);
+    this.cheapest = new CheapestNodes(this.sums);
+    this.columns = new NeedColumns(this.sums);
   }
 
-  /** Notes a change of the reservations of a node. */
-  touchReservations(nodeId: NodeId): void {
-    this.sums.touch(nodeId);
-  }
-
-  /** Notes that a node was added, changed or removed. */
-  touchNode(nodeId: NodeId): void {
-    this.sums.touch(nodeId);
-    this.masks.touch(nodeId);
+  /** Notes that a node, or what is reserved on the node, has changed. */
+  touch(slot: Slot): void {
+    this.sums.touch(slot);
   }
 
   /** Decides about one replica of a request. */
   decide(request: FullRequest, options: PreemptOptions = {}): PreemptionDecision {
-    const { sums } = this;
+    const { sums, source } = this;
     sums.refresh();
-    const only = options.nodeIds?.flatMap((nodeId) => sums.index(nodeId) ?? []);
-    const prepared = this.columns.prepare(request, only === undefined);
-    if (prepared === 'fits') return { kind: 'fits' };
-    const ties = this.rankTies(request, options);
-    if (only === undefined && prepared.demand.custom.length === 0) {
-      const early = this.decideOnCheapest(prepared, ties, options);
+    this.cheapest.start();
+    const demand = toDemand(request);
+    const prepared: PreparedRequest = { request, demand, mask: source.findEligible(request) };
+    const only = options.nodeIds?.flatMap((nodeId) => source.slotOf(nodeId) ?? []);
+    if (only === undefined && demand.custom.length === 0) {
+      const early = this.decideOnCheapest(prepared, options);
       if (early !== undefined) return early;
     }
-    const { demand } = prepared;
-    const round: Round = { request, demand, needs: this.columns.get(prepared), only, ties };
+    const ties = new TieOrder(source, request, options);
+    const round: Round = { request, demand, needs: this.needsOf(prepared, only), only, ties };
     if (this.fitsNow(round)) return { kind: 'fits' };
     const best = this.findBest(round, options);
     if (best !== undefined) return this.toDecision(best);
@@ -76,26 +71,57 @@ export class PreemptionSearch {
     };
   }
 
+  /** @param only - The only slots to consider; undefined for all. */
+  private needsOf(prepared: PreparedRequest, only: readonly Slot[] | undefined): Float64Array {
+    if (only === undefined) return this.columns.get(prepared);
+    const { needs } = this.cheapest;
+    for (const slot of only) needs[slot] = this.columns.needOf(slot, prepared);
+    return needs;
+  }
+
   /**
    * Decides by the nodes on which the lowest priorities are enough, before the needs of all others
    * are computed.
    * @returns Undefined when another node may be better, because permits or ports are missing there.
    */
   private decideOnCheapest(
-    { request, demand, mask }: PreparedRequest,
-    ties: Round['ties'],
+    { request, demand, mask: { passes } }: PreparedRequest,
     options: PreemptOptions,
   ): PreemptionDecision | undefined {
-    const { sums } = this;
-    const cheapest = sums.listCheapest(mask.passes, demand, request.priority);
-    if (cheapest === undefined) return { kind: 'impossible', withoutPermits: undefined };
-    if (this.cheapestNeeds.length < sums.size) this.cheapestNeeds = new Float64Array(sums.size * 2);
-    const needs = this.cheapestNeeds;
-    for (const index of cheapest.indexes) needs[index] = sums.need(index, demand, request.priority);
-    const round: Round = { request, demand, needs, only: cheapest.indexes, ties };
+    const { sums, cheapest } = this;
+    const { priority } = request;
+    const fitting = sums.amounts.listFitting(passes, demand, request.hostPorts.length === 0);
+    if (fitting === 'now') return { kind: 'fits' };
+    const ties = new TieOrder(this.source, request, options);
+    const problem = { demand, passes, priority };
+    const round = { request, demand, needs: cheapest.needs, ties };
+    if (fitting.length > 0) {
+      for (const slot of fitting) cheapest.needOf(slot, problem);
+      return this.decideOn({ ...round, only: fitting }, FITS_AFTER_LEAVING, options);
+    }
+    const first = cheapest.findFirst(problem, ties);
+    if (first === undefined) return { kind: 'impossible', withoutPermits: undefined };
+    const need = cheapest.needOf(first, problem);
+    const victims = this.findVictimsOn(first, request, demand, options);
+    if (victims !== undefined && isAsGoodAs(need, victims))
+      return this.toDecision({ slot: first, priorities: toPriorities(victims), victims });
+    return this.decideOn({ ...round, only: cheapest.listLike(first, problem) }, need, options);
+  }
+
+  /**
+   * Decides by the nodes of a round.
+   * @param need - No other node has a need with a highest priority up to that of this need.
+   * @returns Undefined when another node may be better.
+   */
+  private decideOn(
+    round: Round,
+    need: number,
+    options: PreemptOptions,
+  ): PreemptionDecision | undefined {
     if (this.fitsNow(round)) return { kind: 'fits' };
     const best = this.findBest(round, options);
-    return best !== undefined && (best.priorities[0] ?? -1) < cheapest.nextPriority
+    const { priority } = toVictimBound(need);
+    return best !== undefined && (best.priorities[0] ?? -1) <= priority
       ? this.toDecision(best)
       : undefined;
   }
@@ -103,14 +129,14 @@ export class PreemptionSearch {
   private fitsNow({ request, needs, only }: Round): boolean {
     if (only === undefined && !needs.includes(FITS)) return false;
     const wanted = new Set(request.hostPorts.map(hostPortKey));
-    const hasFreePorts = (index: number): boolean =>
+    const hasFreePorts = (slot: Slot): boolean =>
       wanted.size === 0 ||
       !this.sums
-        .reservationsOn(index)
+        .reservationsOn(slot)
         .some(({ hostPorts }) => hostPorts.some((port) => wanted.has(hostPortKey(port))));
-    const fits = (index: number): boolean => needs[index] === FITS && hasFreePorts(index);
+    const fits = (slot: Slot): boolean => needs[slot] === FITS && hasFreePorts(slot);
     if (only !== undefined) return only.some(fits);
-    for (let index = 0; index < needs.length; index += 1) if (fits(index)) return true;
+    for (let slot = 0; slot < needs.length; slot += 1) if (fits(slot)) return true;
     return false;
   }
 
@@ -118,17 +144,17 @@ export class PreemptionSearch {
     const { needs, ties } = round;
     const order = new NodeOrder(round);
     let best: NodeVictims | undefined;
-    for (let index = order.next(); index !== undefined; index = order.next()) {
-      if (best !== undefined && !mayBeat(needs[index] ?? 0, best, needs[best.index] ?? 0)) break;
-      const victims = this.findVictimsOn(index, round, options);
+    for (let slot = order.next(); slot !== undefined; slot = order.next()) {
+      if (best !== undefined && !mayBeat(needs[slot] ?? 0, best, needs[best.slot] ?? 0)) break;
+      const victims = this.findVictimsOn(slot, round.request, round.demand, options);
       if (victims === undefined) continue;
-      const priorities = victims.map(({ held }) => held.priority);
+      const priorities = toPriorities(victims);
       if (best !== undefined) {
         const comparison = compareVictimPriorities(priorities, best.priorities);
         if (comparison > 0) continue;
-        if (comparison === 0 && (ties[index] ?? 0) > (ties[best.index] ?? 0)) continue;
+        if (comparison === 0 && ties.of(slot) > ties.of(best.slot)) continue;
       }
-      best = { index, priorities, victims };
+      best = { slot, priorities, victims };
     }
     return best;
   }
@@ -137,11 +163,9 @@ export class PreemptionSearch {
     return { kind: 'preempt', ...this.toPreemption(best) };
   }
 
-  private toPreemption({ index, victims }: NodeVictims): Preemption {
-    const nodeId = this.sums.nodeAt(index);
-    if (nodeId === undefined) throw new Error('a node with victims has an id');
+  private toPreemption({ slot, victims }: NodeVictims): Preemption {
     return {
-      nodeId,
+      nodeId: this.source.nodeIdOf(slot),
       victims: victims.map(({ held: { replicaId, workloadId, priority } }) => ({
         replicaId,
         workloadId,
@@ -150,46 +174,16 @@ export class PreemptionSearch {
     };
   }
 
-  /**
-   * Returns a number for each node that orders nodes with equal victims: the preferred node, then
-   * the fewest replicas of the workload in the zone, then on the node, then the node id.
-   */
-  private rankTies(
-    { workloadId }: FullRequest,
-    { preferredNodeId }: PreemptOptions,
-  ): Float64Array | Int32Array {
-    const { sums, source } = this;
-    const ranks = sums.rankById();
-    const preferred = preferredNodeId === undefined ? undefined : sums.index(preferredNodeId);
-    const staying = source.countStaying(workloadId);
-    if (staying.size === 0 && preferred === undefined) return ranks;
-    const inZone = new Array<number>(sums.zoneCount).fill(0);
-    const onNode = new Map<number, number>();
-    for (const [nodeId, count] of staying) {
-      const index = sums.index(nodeId);
-      if (index === undefined) continue;
-      const zone = sums.zoneOf(index);
-      inZone[zone] = (inZone[zone] ?? 0) + count;
-      onNode.set(index, count);
-    }
-    const ties = new Float64Array(ranks.length);
-    for (let index = 0; index < ties.length; index += 1)
-      ties[index] = (inZone[sums.zoneOf(index)] ?? 0) * ZONE_STEP + (ranks[index] ?? 0);
-    for (const [index, count] of onNode) ties[index] = (ties[index] ?? 0) + count * NODE_STEP;
-    if (preferred !== undefined) ties[preferred] = -1;
-    return ties;
-  }
-
   /** Returns the best victims on one node; empty when its leaving replicas make enough room. */
   private findVictimsOn(
-    index: number,
-    { request, demand }: Round,
+    slot: Slot,
+    request: FullRequest,
+    demand: Demand,
     options: PreemptOptions,
   ): readonly Candidate[] | undefined {
     const { source, sums } = this;
-    const nodeId = sums.nodeAt(index);
-    const node = nodeId === undefined ? undefined : source.node(nodeId);
-    if (nodeId === undefined || node === undefined) return undefined;
+    const node = source.node(slot);
+    if (node === undefined) return undefined;
     this.examinedNodes += 1;
     const candidates: Candidate[] = [];
     const forced: Candidate[] = [];
@@ -197,7 +191,7 @@ export class PreemptionSearch {
     const { custom } = demand;
     const free = [...toAmounts(node.allocatable), node.maxReplicas];
     for (const name of custom) free.push(customAmount(node.allocatable.custom, name));
-    for (const held of sums.reservationsOn(index)) {
+    for (const held of sums.reservationsOn(slot)) {
       if (held.leaving) continue;
       for (const dimension of demand.dimensions)
         free[dimension] = (free[dimension] ?? 0) - amountOf(held.resources, dimension, custom);
@@ -224,29 +218,23 @@ export class PreemptionSearch {
     if (victims === undefined || !needsNearReplica(request, victims)) return victims;
     // The victims may be the replicas that the request has to be near.
     const ids = new Set(victims.map(({ held }) => held.replicaId));
-    return source.isEligibleWithout(request, nodeId, ids) ? victims : undefined;
+    return source.isEligibleWithout(request, slot, ids) ? victims : undefined;
   }
 }
-
-/** More than the number of nodes. */
-const NODE_STEP = 2 ** 20;
-/** Room for 4 096 replicas of the workload on a node. */
-const ZONE_STEP = NODE_STEP * 2 ** 12;
 
 /** The input of one decision. */
 interface Round {
   readonly request: FullRequest;
   readonly demand: Demand;
-  /** Result of {@link NodeSums.need} by index. */
+  /** Result of {@link NodeSums.need} by slot. */
   readonly needs: Float64Array;
-  /** Order of nodes with equal victims, by index; all different. */
-  readonly ties: Float64Array | Int32Array;
-  /** The only indexes to consider; undefined for all. */
-  readonly only: readonly number[] | undefined;
+  readonly ties: TieOrder;
+  /** The only slots to consider; undefined for all. */
+  readonly only: readonly Slot[] | undefined;
 }
 
 interface NodeVictims {
-  readonly index: number;
+  readonly slot: Slot;
   readonly priorities: readonly number[];
   readonly victims: readonly Candidate[];
 }
@@ -261,11 +249,11 @@ class NodeOrder {
   private lastNeed = -Infinity;
   private lastTie = -Infinity;
   private selected = 0;
-  private sorted: number[] | undefined;
+  private sorted: Slot[] | undefined;
 
   constructor(private readonly round: Round) {}
 
-  next(): number | undefined {
+  next(): Slot | undefined {
     this.selected += 1;
     if (this.selected <= SELECTED_BEFORE_SORT) return this.select();
     this.sorted ??= this.sort();
@@ -273,21 +261,21 @@ class NodeOrder {
   }
 
   /** Returns the first node after the last one. */
-  private select(): number | undefined {
+  private select(): Slot | undefined {
     const { needs, ties, only } = this.round;
     const { lastNeed, lastTie } = this;
-    let first: number | undefined;
+    let first: Slot | undefined;
     let firstNeed = NEVER_FITS;
     let firstTie = Infinity;
     const length = only?.length ?? needs.length;
     for (let each = 0; each < length; each += 1) {
-      const index = only === undefined ? each : (only[each] ?? 0);
-      const need = needs[index] ?? NEVER_FITS;
+      const slot = only === undefined ? each : (only[each] ?? 0);
+      const need = needs[slot] ?? NEVER_FITS;
       if (need > firstNeed || need < lastNeed || need === NEVER_FITS) continue;
-      const tie = ties[index] ?? 0;
+      const tie = ties.of(slot);
       if (need === lastNeed && tie <= lastTie) continue;
       if (need === firstNeed && tie >= firstTie) continue;
-      first = index;
+      first = slot;
       firstNeed = need;
       firstTie = tie;
     }
@@ -297,17 +285,17 @@ class NodeOrder {
   }
 
   /** Returns the nodes after the last one, the first at the end. */
-  private sort(): number[] {
+  private sort(): Slot[] {
     const { needs, ties, only } = this.round;
     const { lastNeed, lastTie } = this;
-    const compare = (a: number, b: number): number =>
-      compareNumbers(needs[b] ?? 0, needs[a] ?? 0) || (ties[b] ?? 0) - (ties[a] ?? 0);
-    const indexes = only ?? Array.from(needs.keys());
-    return indexes
-      .filter((index) => {
-        const need = needs[index] ?? NEVER_FITS;
+    const compare = (a: Slot, b: Slot): number =>
+      compareNumbers(needs[b] ?? 0, needs[a] ?? 0) || ties.of(b) - ties.of(a);
+    const slots = only ?? Array.from(needs.keys());
+    return slots
+      .filter((slot) => {
+        const need = needs[slot] ?? NEVER_FITS;
         if (need === NEVER_FITS) return false;
-        return need > lastNeed || (need === lastNeed && (ties[index] ?? 0) > lastTie);
+        return need > lastNeed || (need === lastNeed && ties.of(slot) > lastTie);
       })
       .sort(compare);
   }
@@ -322,6 +310,19 @@ function mayBeat(need: number, best: NodeVictims, needOfBest: number): boolean {
   const bound = need <= FITS_AFTER_LEAVING ? [] : new Array<number>(victims).fill(priority);
   const comparison = compareVictimPriorities(bound, best.priorities);
   return comparison < 0 || (comparison === 0 && need !== needOfBest);
+}
+
+/** Returns true when the victims reach the bound of a need: no node with this need is better. */
+function isAsGoodAs(need: number, victims: readonly Candidate[]): boolean {
+  const bound = toVictimBound(need);
+  return (
+    victims.length === bound.victims &&
+    victims.every(({ held }) => held.priority === bound.priority)
+  );
+}
+
+function toPriorities(victims: readonly Candidate[]): readonly number[] {
+  return victims.map(({ held }) => held.priority);
 }
 
 function toCandidate(

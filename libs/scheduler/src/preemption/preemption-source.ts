@@ -1,4 +1,5 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
+import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import type { Resources } from '../input/resources.js';
@@ -7,30 +8,50 @@ import type { Resources } from '../input/resources.js';
 export interface PreemptionNode {
   readonly allocatable: Resources;
   readonly maxReplicas: number;
-  /** Key of the zone of the node. Nodes of equal zones have equal keys. */
-  readonly zoneKey: string;
 }
 
-/** What preemption reads of the cluster. */
+/** The nodes that pass the filters of a request. */
+export interface EligibleNodes {
+  /**
+   * Requests with equal keys have the same nodes, which change only with the nodes. Undefined when
+   * the nodes depend on other replicas.
+   */
+  readonly key: string | undefined;
+  /** 1 for each slot whose node passes. */
+  readonly passes: Uint8Array;
+}
+
+/** Replicas of one workload that are not leaving. */
+export interface StayingReplicas {
+  /** By slot. Slots beyond the end have none. */
+  readonly onNode: Int32Array;
+  /** By the number of the zone. */
+  readonly inZone: Int32Array;
+  /** Number of the zone of a node, by slot. */
+  readonly zoneOf: Int32Array;
+}
+
+/** What preemption reads of the cluster. A node is named by its slot in the table of nodes. */
 export interface PreemptionSource {
-  nodeIds(): Iterable<NodeId>;
-  node(nodeId: NodeId): PreemptionNode | undefined;
-  reservationsOn(nodeId: NodeId): readonly HeldReservation[];
+  /** Number of slots, with and without a node. */
+  readonly size: number;
+  /** Position of the id of a node in the order of all ids, by slot. */
+  readonly rankOf: Int32Array;
+  slotOf(nodeId: NodeId): Slot | undefined;
+  nodeIdOf(slot: Slot): NodeId;
+  /** Returns undefined for a slot without a node. */
+  node(slot: Slot): PreemptionNode | undefined;
+  reservationsOn(slot: Slot): readonly HeldReservation[];
   /**
-   * Returns true when filters other than capacity depend on other replicas: affinity, anti-affinity
-   * (also of existing replicas) or a required spread.
+   * Finds the nodes that pass every filter that an eviction does not change: all but resources, host
+   * ports and the number of replicas.
    */
-  dependsOnReplicas(request: FullRequest): boolean;
-  /**
-   * Returns a test for the nodes that pass every filter that an eviction does not change: all but
-   * resources, host ports and the number of replicas.
-   */
-  createEligibility(request: FullRequest): (nodeId: NodeId) => boolean;
+  findEligible(request: FullRequest): EligibleNodes;
   /**
    * Returns true when a node passes these filters after the victims have left. The victims may be
    * the replicas that the request has to be near.
    */
-  isEligibleWithout(request: FullRequest, nodeId: NodeId, victims: ReadonlySet<ReplicaId>): boolean;
-  /** Counts the replicas of a workload that are not leaving, by node. */
-  countStaying(workloadId: WorkloadId): ReadonlyMap<NodeId, number>;
+  isEligibleWithout(request: FullRequest, slot: Slot, victims: ReadonlySet<ReplicaId>): boolean;
+  /** Counts the replicas of a workload that are not leaving. */
+  countStaying(workloadId: WorkloadId): StayingReplicas;
 }

@@ -1,15 +1,17 @@
+import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
-import { toDemand, type Demand } from './demand.js';
-import type { EligibilityMasks, EligibleNodes } from './eligibility-masks.js';
 import { findCustomNeed } from './custom-needs.js';
-import { NEVER_FITS, type NodeSums } from './node-sums.js';
+import type { Demand } from './demand.js';
+import { NEVER_FITS } from './need.js';
+import type { NodeSums } from './node-sums.js';
+import type { EligibleNodes } from './preemption-source.js';
 
 /** Most kept columns. Each takes eight bytes for each node. */
 const MAX_COLUMNS = 16;
 
 /** The needs of one kind of request. */
 interface NeedColumn {
-  /** Result of {@link NodeSums.need} by index; {@link NEVER_FITS} for a node that fails a filter. */
+  /** Need by slot; {@link NEVER_FITS} for a node that fails a filter. */
   needs: Float64Array;
   /** Number of changes of {@link NodeSums} that the column includes. */
   seenChanges: number;
@@ -30,66 +32,42 @@ export class NeedColumns {
   /** The least recently used first. */
   private readonly columns = new Map<string, NeedColumn>();
 
-  constructor(
-    private readonly sums: NodeSums,
-    private readonly masks: EligibilityMasks,
-  ) {}
+  constructor(private readonly sums: NodeSums) {}
 
-  /**
-   * Finds the nodes that pass the filters of a request.
-   * @param isForAll - True when the request may run on every node.
-   * @returns `fits` when a node certainly fits now.
-   */
-  prepare(request: FullRequest, isForAll: boolean): PreparedRequest | 'fits' {
-    const demand = toDemand(request);
-    const mask = this.masks.get(request);
-    // Most decisions end here, before the needs of any node are computed.
-    const isPlain = request.hostPorts.length === 0 && demand.custom.length === 0;
-    return isForAll && isPlain && this.sums.hasFit(mask.passes, demand)
-      ? 'fits'
-      : { request, demand, mask };
-  }
-
-  /** Returns the needs of a request on every node, by index. They must not be changed. */
-  get({ request, demand, mask }: PreparedRequest): Float64Array {
+  /** Returns the needs of a request on every node, by slot. They must not be changed. */
+  get(prepared: PreparedRequest): Float64Array {
+    const { request, demand, mask } = prepared;
     // The filters of such a request may change with every reservation.
-    if (mask.key === undefined) return this.compute(request, demand, mask.passes);
-    const key = `${mask.key}/${request.priority}/${demand.amounts.join(',')}/${JSON.stringify(demand.custom)}`;
+    if (mask.key === undefined) return this.compute(prepared);
+    const key = JSON.stringify([mask.key, request.priority, demand.amounts, demand.custom]);
     const column = this.columns.get(key) ?? { needs: new Float64Array(0), seenChanges: -1 };
     this.columns.delete(key);
     this.columns.set(key, column);
     const [oldest] = this.columns.keys();
     if (this.columns.size > MAX_COLUMNS && oldest !== undefined) this.columns.delete(oldest);
-    this.update(column, request, demand, mask.passes);
+    this.update(column, prepared);
     return column.needs;
   }
 
-  private compute(request: FullRequest, demand: Demand, passes: Uint8Array): Float64Array {
+  /** Returns what a request needs of one node. */
+  needOf(slot: Slot, { request, demand, mask }: PreparedRequest): number {
+    if (mask.passes[slot] !== 1) return NEVER_FITS;
+    const need = this.sums.need(slot, demand, request.priority);
+    if (demand.custom.length === 0 || need === NEVER_FITS) return need;
+    return Math.max(need, findCustomNeed(this.sums, slot, demand, request.priority));
+  }
+
+  private compute(prepared: PreparedRequest): Float64Array {
     const needs = new Float64Array(this.sums.size);
-    for (let index = 0; index < needs.length; index += 1)
-      needs[index] = this.needOf(index, request, demand, passes);
+    for (let slot = 0; slot < needs.length; slot += 1) needs[slot] = this.needOf(slot, prepared);
     return needs;
   }
 
-  private update(
-    column: NeedColumn,
-    request: FullRequest,
-    demand: Demand,
-    passes: Uint8Array,
-  ): void {
+  private update(column: NeedColumn, prepared: PreparedRequest): void {
     const changed = this.sums.changesSince(column.seenChanges);
     column.seenChanges = this.sums.changes;
     if (changed === undefined || column.needs.length !== this.sums.size)
-      column.needs = this.compute(request, demand, passes);
-    else
-      for (const index of changed)
-        column.needs[index] = this.needOf(index, request, demand, passes);
-  }
-
-  private needOf(index: number, request: FullRequest, demand: Demand, passes: Uint8Array): number {
-    if (passes[index] !== 1 || this.sums.nodeAt(index) === undefined) return NEVER_FITS;
-    const need = this.sums.need(index, demand, request.priority);
-    if (demand.custom.length === 0 || need === NEVER_FITS) return need;
-    return Math.max(need, findCustomNeed(this.sums, index, demand, request.priority));
+      column.needs = this.compute(prepared);
+    else for (const slot of changed) column.needs[slot] = this.needOf(slot, prepared);
   }
 }

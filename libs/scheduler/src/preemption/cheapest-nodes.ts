@@ -1,0 +1,87 @@
+import type { Slot } from '../columns/value-column.js';
+import type { Demand } from './demand.js';
+import { holdsAll } from './free-amounts.js';
+import { NEVER_FITS, toNeed, toVictimBound } from './need.js';
+import type { NodeSums } from './node-sums.js';
+import type { TieOrder } from './tie-order.js';
+
+/** Input of one search for the cheapest nodes. */
+export interface CheapestProblem {
+  readonly demand: Demand;
+  /** 1 for each slot to consider. No node of them has the resources without an eviction. */
+  readonly passes: Uint8Array;
+  /** Only reservations of lower priority may be evicted. */
+  readonly priority: number;
+}
+
+/** Finds the nodes on which evictions of the lowest possible priority make room for a request. */
+export class CheapestNodes {
+  /** Need of each node in the round of {@link roundOf}, by slot. */
+  needs = new Float64Array(0);
+  private roundOf = new Uint32Array(0);
+  private round = 0;
+
+  constructor(private readonly sums: NodeSums) {}
+
+  /** Begins a decision, before {@link needOf}, {@link findFirst} and {@link list}. */
+  start(): void {
+    this.round += 1;
+    const { size } = this.sums;
+    if (size <= this.roundOf.length) return;
+    this.roundOf = new Uint32Array(size * 2);
+    this.needs = new Float64Array(size * 2);
+  }
+
+  /** Returns what a request needs of a node, as `NodeSums.need` does, and keeps the result. */
+  needOf(slot: Slot, { demand, priority }: Omit<CheapestProblem, 'passes'>): number {
+    if (this.roundOf[slot] === this.round) return this.needs[slot] ?? NEVER_FITS;
+    const need = this.sums.need(slot, demand, priority);
+    this.needs[slot] = need;
+    this.roundOf[slot] = this.round;
+    return need;
+  }
+
+  /**
+   * Returns the first node by need and then by ties; undefined when no eviction makes room on any
+   * node.
+   */
+  findFirst(problem: CheapestProblem, ties: TieOrder): Slot | undefined {
+    const { passes, priority, demand } = problem;
+    const { index } = this.sums;
+    for (const members of index.priorities) {
+      if (members.priority >= priority) return undefined;
+      if (members.isEmpty || !holdsAll(members.bounds, 0, demand.fixed, demand.amounts)) continue;
+      const leastNeed = toNeed({ priority: members.priority, victims: 1 });
+      const end = toNeed({ priority: members.priority + 1, victims: 0 });
+      let [first, firstNeed, firstTie] = [-1, end, Infinity];
+      members.forEach((slot) => {
+        if (passes[slot] !== 1) return;
+        // No need is smaller, so that only the ties decide.
+        if (firstNeed === leastNeed && ties.of(slot) >= firstTie) return;
+        const need = this.needOf(slot, problem);
+        if (need > firstNeed || need >= end) return;
+        const tie = ties.of(slot);
+        if (need === firstNeed && tie >= firstTie) return;
+        first = slot;
+        firstNeed = need;
+        firstTie = tie;
+      });
+      if (first >= 0) return first;
+      index.tighten(members);
+    }
+    return undefined;
+  }
+
+  /** Lists the nodes on which the same highest priority has to leave as on `first`. */
+  listLike(first: Slot, problem: CheapestProblem): readonly Slot[] {
+    const { priority } = toVictimBound(this.needOf(first, problem));
+    const end = toNeed({ priority: priority + 1, victims: 0 });
+    const found: Slot[] = [];
+    this.sums.index.priorities
+      .find((members) => members.priority === priority)
+      ?.forEach((slot) => {
+        if (problem.passes[slot] === 1 && this.needOf(slot, problem) < end) found.push(slot);
+      });
+    return found;
+  }
+}

@@ -1,0 +1,67 @@
+import type { Slot } from '../columns/value-column.js';
+import { DIMENSIONS } from './demand.js';
+import type { FreeAmounts } from './free-amounts.js';
+import type { HeldSums } from './held-sums.js';
+import { PriorityMembers } from './priority-members.js';
+
+/**
+ * Finds the nodes that hold replicas of a priority. The lowest priority that has to leave on a node
+ * is a priority that the node holds, so that the nodes with the best victims are members of the
+ * first priority of which some member has enough.
+ */
+export class PriorityIndex {
+  /** Ascending. Priorities without members stay: there are few. */
+  readonly priorities: PriorityMembers[] = [];
+  private readonly members = new Map<number, PriorityMembers>();
+
+  constructor(
+    private readonly amounts: FreeAmounts,
+    private readonly held: HeldSums,
+  ) {}
+
+  /** Adds a node to its priorities. */
+  add(slot: Slot): void {
+    const { held } = this;
+    const { free } = this.amounts;
+    const length = held.lengthOf(slot);
+    for (let entry = 0; entry < length; entry += 1) {
+      const members = this.membersOf(held.priorityAt(slot, entry));
+      members.add(slot);
+      for (let dimension = 0; dimension < DIMENSIONS; dimension += 1)
+        members.raise(
+          dimension,
+          (free[slot * DIMENSIONS + dimension] ?? 0) + held.heldAt(slot, entry, dimension),
+        );
+    }
+  }
+
+  /** Removes a node from its priorities, before they change. */
+  remove(slot: Slot): void {
+    const { held } = this;
+    const length = held.lengthOf(slot);
+    for (let entry = 0; entry < length; entry += 1)
+      this.membersOf(held.priorityAt(slot, entry)).remove(slot);
+  }
+
+  /** Computes the bounds of a priority anew, if they may be too high. */
+  tighten(members: PriorityMembers): void {
+    const { held } = this;
+    const { free } = this.amounts;
+    members.tighten(
+      (slot, dimension) =>
+        (free[slot * DIMENSIONS + dimension] ?? 0) +
+        held.heldAt(slot, held.findEntry(slot, members.priority), dimension),
+    );
+  }
+
+  private membersOf(priority: number): PriorityMembers {
+    const known = this.members.get(priority);
+    if (known !== undefined) return known;
+    const added = new PriorityMembers(priority);
+    this.members.set(priority, added);
+    const { priorities } = this;
+    const after = priorities.findIndex((other) => other.priority > priority);
+    priorities.splice(after < 0 ? priorities.length : after, 0, added);
+    return added;
+  }
+}
