@@ -158,8 +158,9 @@ class SimpleScan {
   look(slots: Int32Array, count: number): void {
     if (count === 0) return;
     const { plan, table, ranking, limits } = this;
-    const { kindOf, usedCpu, usedMemory, imbalance } = table;
+    const { kindOf, usedCpu, usedMemory, imbalance, freeCpu } = table;
     const { cpuMillis, memoryBytes } = plan.request.resources;
+    const { minFreeCpu } = plan;
     const { cpuShares, memoryShares } = table.kinds;
     const { distances } = limits;
     const { isFlat } = ranking;
@@ -167,6 +168,8 @@ class SimpleScan {
     let { best, bestScore, bestCpu, bestMemory, bestKind } = this;
     for (let index = 0; index < count; index += 1) {
       const slot = slots[index] ?? 0;
+      // On a full cluster, most nodes are passed by this alone.
+      if ((freeCpu[slot] ?? 0) < minFreeCpu) continue;
       const order = isFlat || bestKind < 0 ? 0 : ranking.compareCounts(slot, best);
       if (order > 0) continue;
       const kind = kindOf[slot] ?? 0;

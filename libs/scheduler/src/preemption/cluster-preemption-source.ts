@@ -7,6 +7,7 @@ import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import type { PlacementEngine } from '../placement/placement-engine.js';
 import type { PlacementRun } from '../placement/placement-run.js';
+import type { Claim } from '../reservations/claim.js';
 import type { Ledger } from '../reservations/ledger.js';
 import type { EligibleNodes, PreemptionSource, StayingReplicas } from './preemption-source.js';
 
@@ -46,6 +47,10 @@ export class ClusterPreemptionSource implements PreemptionSource {
 
   reservationsOn(slot: Slot): readonly HeldReservation[] {
     return this.parts.ledger.reservationsOn(this.nodeIdOf(slot));
+  }
+
+  forEachClaim(slot: Slot, visit: (claim: Claim, isLeaving: boolean) => void): void {
+    this.parts.ledger.forEachClaim(slot, visit);
   }
 
   findEligible(request: FullRequest): EligibleNodes {

@@ -3,8 +3,8 @@ import type { FullRequest } from '../input/request.js';
 import { RESOURCE_FIELDS, type Resources } from '../input/resources.js';
 
 /**
- * Number of amounts that all nodes and reservations have: each resource with a field of its own, and
- * the number of replicas. The custom resources of a request have the indexes from here on.
+ * Number of amounts that all nodes and reservations have: each resource with a field of its own,
+ * and the number of replicas. The custom resources of a request have the indexes from here on.
  */
 export const DIMENSIONS = RESOURCE_FIELDS.length + 1;
 
@@ -41,6 +41,24 @@ export function toAmounts(resources: Resources): readonly number[] {
     resources.bandwidthBps,
     resources.gpus,
   ];
+}
+
+/**
+ * Adds the amounts of one replica to those from an index on (1), or takes them away (-1).
+ * @param sums - Amounts in the order of the indexes.
+ */
+export function addAmounts(
+  sums: Float64Array,
+  at: number,
+  resources: Resources,
+  change: 1 | -1,
+): void {
+  sums[at] = (sums[at] ?? 0) + change * resources.cpuMillis;
+  sums[at + 1] = (sums[at + 1] ?? 0) + change * resources.memoryBytes;
+  sums[at + 2] = (sums[at + 2] ?? 0) + change * resources.storageBytes;
+  sums[at + 3] = (sums[at + 3] ?? 0) + change * resources.bandwidthBps;
+  sums[at + 4] = (sums[at + 4] ?? 0) + change * resources.gpus;
+  sums[at + REPLICA_DIMENSION] = (sums[at + REPLICA_DIMENSION] ?? 0) + change;
 }
 
 /**

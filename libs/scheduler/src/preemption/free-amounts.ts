@@ -14,7 +14,7 @@ export class FreeAmounts {
   free = new Float64Array(0);
   /** What the leaving replicas of a node hold. */
   leaving = new Float64Array(0);
-  /** By block, then dimension. Grows at once with the nodes, and shrinks on the next look at them. */
+  /** By block, then dimension. Grows at once with the nodes, and shrinks on the next look. */
   private bounds = new Float64Array(0);
   /** 1 for each block with a node that has less than before. */
   private isLoose = new Uint8Array(0);
@@ -43,8 +43,8 @@ export class FreeAmounts {
   }
 
   /**
-   * Lists the nodes that have the resources of a request when their leaving replicas have ended, but
-   * for custom ones.
+   * Lists the nodes that have the resources of a request when their leaving replicas have ended,
+   * but for custom ones.
    * @param passes - 1 for each slot to consider.
    * @param mayStop - True to stop at the first node that has the resources now.
    * @returns `now` when the search has stopped there.

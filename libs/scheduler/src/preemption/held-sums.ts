@@ -1,12 +1,13 @@
 import type { Slot } from '../columns/value-column.js';
-import type { HeldReservation } from '../input/reservation.js';
+import type { Claim } from '../reservations/claim.js';
 import { DIMENSIONS, REPLICA_DIMENSION } from './demand.js';
 import { NEVER_FITS, toNeed } from './need.js';
+import { RowStore } from './row-store.js';
 
-/** Largest reservations of a priority whose sums are kept. A bound counts one more at most. */
+/** Largest amounts of a priority that are kept. A bound counts one victim more at most. */
 const LARGEST = 3;
 
-/** Where the sums of the largest reservations begin, after the priority and the sums. */
+/** Where the largest amounts begin, after the priority and the sums. */
 const AT_LARGEST = 1 + DIMENSIONS;
 
 /** Numbers of one priority of a node. */
@@ -15,27 +16,27 @@ const WIDTH = AT_LARGEST + DIMENSIONS * LARGEST;
 /**
  * What the replicas of each node hold that are not leaving, by priority. The row of a node has an
  * entry for each of its priorities, from the lowest to the highest: the priority, what this
- * priority and all lower ones hold of each dimension, and the sums of the largest, the two largest,
- * … amounts of this priority.
+ * priority and all lower ones hold of each dimension, and the largest amounts of this priority.
  */
 export class HeldSums {
-  private readonly rows: Float64Array[] = [];
-  private readonly lengths: number[] = [];
-  private readonly priorities: number[] = [];
+  private readonly rows = new RowStore(WIDTH);
+  /** The row of the node that is being summed. */
+  private next = new Float64Array(WIDTH);
+  private nextLength = 0;
 
   /** Number of different priorities on a node. */
   lengthOf(slot: Slot): number {
-    return this.lengths[slot] ?? 0;
+    return this.rows.lengthOf(slot);
   }
 
   /** Returns a priority of a node. */
   priorityAt(slot: Slot, entry: number): number {
-    return this.rows[slot]?.[entry * WIDTH] ?? 0;
+    return this.rows.numbers[this.rows.find(slot) + entry * WIDTH] ?? 0;
   }
 
   /** Returns what a priority of a node and all lower ones hold of a dimension. */
   heldAt(slot: Slot, entry: number, dimension: number): number {
-    return this.rows[slot]?.[entry * WIDTH + 1 + dimension] ?? 0;
+    return this.rows.numbers[this.rows.find(slot) + entry * WIDTH + 1 + dimension] ?? 0;
   }
 
   /** Returns the entry of a priority in the row of a node that has the priority. */
@@ -45,29 +46,32 @@ export class HeldSums {
     return entry;
   }
 
-  /** Sums the reservations of a node. */
-  set(slot: Slot, reservations: readonly HeldReservation[]): void {
-    const { priorities } = this;
-    priorities.length = 0;
-    for (const { priority, leaving } of reservations) if (!leaving) insert(priorities, priority);
-    const row = this.clearRow(slot, priorities.length);
-    for (const { priority, leaving, resources } of reservations) {
-      if (leaving) continue;
-      const at = priorities.indexOf(priority) * WIDTH;
-      addAmount(row, at, 0, resources.cpuMillis);
-      addAmount(row, at, 1, resources.memoryBytes);
-      addAmount(row, at, 2, resources.storageBytes);
-      addAmount(row, at, 3, resources.bandwidthBps);
-      addAmount(row, at, 4, resources.gpus);
-      addAmount(row, at, REPLICA_DIMENSION, 1);
-    }
-    for (let entry = 0; entry < priorities.length; entry += 1) {
+  /** Begins the sums of a node. */
+  start(): void {
+    this.nextLength = 0;
+  }
+
+  /** Adds a replica to the sums that {@link start} has begun. */
+  add({ priority, resources }: Claim): void {
+    const at = this.entryFor(priority) * WIDTH;
+    const { next } = this;
+    addAmount(next, at, 0, resources.cpuMillis);
+    addAmount(next, at, 1, resources.memoryBytes);
+    addAmount(next, at, 2, resources.storageBytes);
+    addAmount(next, at, 3, resources.bandwidthBps);
+    addAmount(next, at, 4, resources.gpus);
+    addAmount(next, at, REPLICA_DIMENSION, 1);
+  }
+
+  /** Stores the sums that {@link start} has begun as those of a node. */
+  store(slot: Slot): void {
+    const { next, nextLength } = this;
+    for (let entry = 1; entry < nextLength; entry += 1) {
       const at = entry * WIDTH;
-      row[at] = priorities[entry] ?? 0;
-      if (entry > 0)
-        for (let each = at + 1; each < at + AT_LARGEST; each += 1)
-          row[each] = (row[each] ?? 0) + (row[each - WIDTH] ?? 0);
+      for (let each = at + 1; each < at + AT_LARGEST; each += 1)
+        next[each] = (next[each] ?? 0) + (next[each - WIDTH] ?? 0);
     }
+    this.rows.set(slot, next, nextLength);
   }
 
   /**
@@ -82,73 +86,79 @@ export class HeldSums {
     shortages: Float64Array,
     priority: number,
   ): number {
-    const row = this.rows[slot];
-    if (row === undefined) return NEVER_FITS;
-    let high = this.lengthOf(slot) - 1;
-    while (high >= 0 && (row[high * WIDTH] ?? 0) >= priority) high -= 1;
-    if (high < 0 || !isEnough(row, high, dimensions, shortages)) return NEVER_FITS;
+    const { rows } = this;
+    const { numbers } = rows;
+    const first = rows.find(slot);
+    let high = rows.lengthOf(slot) - 1;
+    while (high >= 0 && (numbers[first + high * WIDTH] ?? 0) >= priority) high -= 1;
+    if (high < 0 || !isEnough(numbers, first + high * WIDTH, dimensions, shortages))
+      return NEVER_FITS;
     // The sums grow with the priorities: the first one that suffices is found by halving.
     let low = 0;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (isEnough(row, middle, dimensions, shortages)) high = middle;
+      if (isEnough(numbers, first + middle * WIDTH, dimensions, shortages)) high = middle;
       else low = middle + 1;
     }
-    const victims = countAtLeast(row, low, dimensions, shortages);
-    return toNeed({ priority: row[low * WIDTH] ?? 0, victims });
+    const at = first + low * WIDTH;
+    const victims = countAtLeast(numbers, at, low === 0, dimensions, shortages);
+    return toNeed({ priority: numbers[at] ?? 0, victims });
   }
 
-  /** Returns the row of a node, with zeros and room for some entries. */
-  private clearRow(slot: Slot, length: number): Float64Array {
-    this.lengths[slot] = length;
-    const row = this.rows[slot];
-    if (row !== undefined && row.length >= length * WIDTH) return row.fill(0, 0, length * WIDTH);
-    return (this.rows[slot] = new Float64Array(length * WIDTH));
+  /** Returns the entry of a priority in the next row, with zeros when the priority is new. */
+  private entryFor(priority: number): number {
+    let entry = this.nextLength;
+    while (entry > 0 && (this.next[(entry - 1) * WIDTH] ?? 0) > priority) entry -= 1;
+    if (entry > 0 && this.next[(entry - 1) * WIDTH] === priority) return entry - 1;
+    const end = this.nextLength * WIDTH;
+    if (end + WIDTH > this.next.length) {
+      const grown = new Float64Array(this.next.length * 2);
+      grown.set(this.next);
+      this.next = grown;
+    }
+    const at = entry * WIDTH;
+    if (at < end) this.next.copyWithin(at + WIDTH, at, end);
+    this.next.fill(0, at, at + WIDTH);
+    this.next[at] = priority;
+    this.nextLength += 1;
+    return entry;
   }
 }
 
 /** Returns true when an entry and those before it hold what is short. */
 function isEnough(
-  row: Float64Array,
-  entry: number,
+  rows: Float64Array,
+  atEntry: number,
   dimensions: readonly number[],
   shortages: Float64Array,
 ): boolean {
-  const at = entry * WIDTH + 1;
   for (let each = 0; each < dimensions.length; each += 1)
-    if ((shortages[each] ?? 0) > (row[at + (dimensions[each] ?? 0)] ?? 0)) return false;
+    if ((shortages[each] ?? 0) > (rows[atEntry + 1 + (dimensions[each] ?? 0)] ?? 0)) return false;
   return true;
 }
 
-/** Returns the fewest reservations of an entry that suffice with all those of the entries before. */
+/** Returns the fewest reservations of an entry that suffice with all those of lower entries. */
 function countAtLeast(
-  row: Float64Array,
-  entry: number,
+  rows: Float64Array,
+  atEntry: number,
+  isFirst: boolean,
   dimensions: readonly number[],
   shortages: Float64Array,
 ): number {
   let most = 1;
   for (let each = 0; each < dimensions.length; each += 1) {
     const dimension = dimensions[each] ?? 0;
-    const below = entry === 0 ? 0 : (row[(entry - 1) * WIDTH + 1 + dimension] ?? 0);
+    const below = isFirst ? 0 : (rows[atEntry - WIDTH + 1 + dimension] ?? 0);
     let missing = (shortages[each] ?? 0) - below;
-    const at = entry * WIDTH + AT_LARGEST + dimension * LARGEST;
+    const at = atEntry + AT_LARGEST + dimension * LARGEST;
     let count = 1;
     for (; count <= LARGEST; count += 1) {
-      missing -= row[at + count - 1] ?? 0;
+      missing -= rows[at + count - 1] ?? 0;
       if (missing <= 0) break;
     }
     most = Math.max(most, count);
   }
   return most;
-}
-
-/** Inserts a priority into an ascending list without duplicates. */
-function insert(priorities: number[], priority: number): void {
-  let at = priorities.length;
-  while (at > 0 && (priorities[at - 1] ?? 0) > priority) at -= 1;
-  if (at > 0 && priorities[at - 1] === priority) return;
-  priorities.splice(at, 0, priority);
 }
 
 /** Adds an amount to the sum of an entry, and to its largest amounts, in descending order. */

@@ -1,6 +1,6 @@
 import type { Slot } from '../columns/value-column.js';
 import type { HeldReservation } from '../input/reservation.js';
-import { DIMENSIONS, REPLICA_DIMENSION, amountOf, toAmounts, type Demand } from './demand.js';
+import { DIMENSIONS, REPLICA_DIMENSION, addAmounts, type Demand } from './demand.js';
 import { FreeAmounts } from './free-amounts.js';
 import { HeldSums } from './held-sums.js';
 import { FITS, FITS_AFTER_LEAVING } from './need.js';
@@ -11,8 +11,8 @@ import { PriorityIndex } from './priority-index.js';
 const MAX_LOG_PER_NODE = 4;
 
 /**
- * Free resources of each node and what its reservations hold by priority, by slot. Changed nodes are
- * summed anew before the next decision, from their few reservations.
+ * Free resources of each node and what its reservations hold by priority, by slot. Changed nodes
+ * are summed anew before the next decision, from their few reservations.
  */
 export class NodeSums {
   readonly amounts = new FreeAmounts();
@@ -53,8 +53,8 @@ export class NodeSums {
   }
 
   /**
-   * Returns the slots that have changed since there were `seen` changes, some of them several times;
-   * undefined when every node may have changed.
+   * Returns the slots that have changed since there were `seen` changes, some of them several
+   * times; undefined when every node may have changed.
    */
   changesSince(seen: number): readonly Slot[] | undefined {
     return seen < this.droppedChanges
@@ -109,27 +109,29 @@ export class NodeSums {
   }
 
   private sum(slot: Slot): void {
-    this.index.remove(slot);
+    const { held, index } = this;
+    index.remove(slot);
+    this.reservations[slot] = undefined;
     const node = this.source.node(slot);
     const { free, leaving } = this.amounts;
     const at = slot * DIMENSIONS;
-    const reservations = node === undefined ? [] : this.source.reservationsOn(slot);
-    this.reservations[slot] = undefined;
     leaving.fill(0, at, at + DIMENSIONS);
+    held.start();
     if (node === undefined) free.fill(-Infinity, at, at + DIMENSIONS);
     else {
-      const amounts = toAmounts(node.allocatable);
-      for (let each = 0; each < amounts.length; each += 1) free[at + each] = amounts[each] ?? 0;
+      free.fill(0, at, at + DIMENSIONS);
+      addAmounts(free, at, node.allocatable, 1);
       free[at + REPLICA_DIMENSION] = node.maxReplicas;
+      this.source.forEachClaim(slot, (claim, isLeaving) => {
+        if (isLeaving) addAmounts(leaving, at, claim.resources, 1);
+        else {
+          addAmounts(free, at, claim.resources, -1);
+          held.add(claim);
+        }
+      });
     }
-    for (const { resources, leaving: isLeaving } of reservations)
-      for (let dimension = 0; dimension < DIMENSIONS; dimension += 1) {
-        const amount = amountOf(resources, dimension);
-        if (isLeaving) leaving[at + dimension] = (leaving[at + dimension] ?? 0) + amount;
-        else free[at + dimension] = (free[at + dimension] ?? 0) - amount;
-      }
     this.amounts.noteChange(slot);
-    this.held.set(slot, reservations);
-    this.index.add(slot);
+    held.store(slot);
+    index.add(slot);
   }
 }

@@ -3,6 +3,7 @@ import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import type { Resources } from '../input/resources.js';
+import type { Claim } from '../reservations/claim.js';
 
 /** A node as preemption sees it. */
 export interface PreemptionNode {
@@ -42,9 +43,11 @@ export interface PreemptionSource {
   /** Returns undefined for a slot without a node. */
   node(slot: Slot): PreemptionNode | undefined;
   reservationsOn(slot: Slot): readonly HeldReservation[];
+  /** Calls `visit` with what each reservation of a node holds. */
+  forEachClaim(slot: Slot, visit: (claim: Claim, isLeaving: boolean) => void): void;
   /**
-   * Finds the nodes that pass every filter that an eviction does not change: all but resources, host
-   * ports and the number of replicas.
+   * Finds the nodes that pass every filter that an eviction does not change: all but resources,
+   * host ports and the number of replicas.
    */
   findEligible(request: FullRequest): EligibleNodes;
   /**

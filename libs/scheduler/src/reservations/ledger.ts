@@ -252,6 +252,14 @@ export class Ledger {
     return held;
   }
 
+  /** Calls `visit` with what each reservation of a slot holds, without an object for each of them. */
+  forEachClaim(slot: Slot, visit: (claim: Claim, isLeaving: boolean) => void): void {
+    for (const entry of this.entries.onNode(slot)) {
+      const claim = this.entries.claims[entry];
+      if (claim !== undefined) visit(claim, this.entries.leaving[entry] === 1);
+    }
+  }
+
   /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
   findHeldPort(nodeId: NodeId, ports: readonly SchedulerHostPort[]): SchedulerHostPort | undefined {
     const slot = this.table.find(nodeId);
