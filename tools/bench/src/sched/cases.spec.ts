@@ -34,10 +34,10 @@ describe('benchmarks of the scheduler', () => {
     expect(scoresOf(figures)).toBeLessThanOrEqual(max);
   });
 
-  it('evict only replicas of lower priority, and place every replica of the stream', () => {
+  it('evict only replicas of lower priority, and place every replica of the streams', () => {
     const violations = new Violations();
-    const { stream } = runPreempt(optionsOf(violations));
+    const { stream, different, antiAffinity } = runPreempt(optionsOf(violations));
     expect(violations.texts).toEqual([]);
-    expect(stream?.placements).toBe(500);
+    for (const figures of [stream, different, antiAffinity]) expect(figures?.placements).toBe(500);
   });
 });
