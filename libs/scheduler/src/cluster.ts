@@ -309,7 +309,6 @@ class IncrementalCluster implements Cluster {
         table: this.table,
         ledger: this.ledger,
         engine: this.engine,
-        startRun: (full) => new PlacementRun(full, this.weights, this.nodes, this.ledger),
       }),
     );
     return this.preemption.decide(toFullRequest(request), options);

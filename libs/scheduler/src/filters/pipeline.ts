@@ -91,17 +91,6 @@ export function findCandidateFailure(
   return findFailure(CANDIDATE_FILTERS, candidate, run);
 }
 
-/** Returns the first failure among the filters that an eviction on the node does not change. */
-export function findFailureBesidesCapacity(
-  candidate: FilterCandidate,
-  run: FilterRun,
-): Failure | undefined {
-  return (
-    findNodeFailure(candidate, run) ??
-    findFailure([...AFFINITY_FILTERS, requiredSpread], candidate, run)
-  );
-}
-
 /**
  * Returns true when a replica that is on the node may stay: the node matches the region, zone,
  * capabilities and labels of the request, and has no untolerated NoExecute taint.

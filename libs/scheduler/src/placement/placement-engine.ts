@@ -11,6 +11,7 @@ import type { ScoreWeights } from '../scoring/score.js';
 import { EXCLUDED, ClassScores } from '../signatures/class-scores.js';
 import { NodeMatch } from '../signatures/node-match.js';
 import { RequestPlan } from '../signatures/request-plan.js';
+import { RequestTerms } from '../signatures/request-terms.js';
 import {
   toClassSignature,
   toLabelSignature,
@@ -18,10 +19,11 @@ import {
   withoutWorkload,
 } from '../signatures/signature.js';
 import { Ranking } from '../trees/ranking.js';
-import { SpreadCeiling } from '../trees/spread-ceiling.js';
+import { countCeiling } from '../trees/spread-ceiling.js';
 import { TreeShape } from '../trees/tree-shape.js';
 import { WinnerTree } from '../trees/winner-tree.js';
 import { BoundedCache } from './bounded-cache.js';
+import { EligibleNodes } from './eligible-nodes.js';
 import type { Placement } from './placement.js';
 import { NodeScan } from './scan.js';
 
@@ -194,17 +196,21 @@ export class PlacementEngine {
     );
   }
 
-  /**
-   * Returns the nodes that the filters over nodes alone allow for a request, and a key that requests
-   * with the same nodes have in common.
-   */
-  matchNodes(request: FullRequest): { readonly key: string; readonly match: NodeMatch } {
+  /** Returns the nodes that all filters allow but those over free amounts and host ports. */
+  findEligible(request: FullRequest): EligibleNodes {
     this.resetIfStale();
     const ofClass = toClassSignature(request);
     const ofLabels = toLabelSignature(request);
+    if (request.spread?.mode === 'required') {
+      const plan = this.createPlan(request, ofClass, ofLabels);
+      const ranking = new Ranking(this.table, this.countsFor(request.workloadId), request);
+      const ceiling = countCeiling(this.table, plan, ranking, request.spread.maxSkew);
+      return new EligibleNodes(plan.match, plan.terms, ceiling);
+    }
     const match = this.getMatch(request, ofClass, ofLabels);
     match.refresh();
-    return { key: toMatchKey(ofClass, ofLabels), match };
+    const terms = new RequestTerms(request, this.ledger.terms);
+    return new EligibleNodes(match, terms, undefined, toMatchKey(ofClass, ofLabels));
   }
 
   /** Returns the replicas of a workload that are not leaving, until the next change of nodes. */
@@ -292,9 +298,7 @@ export class PlacementEngine {
     this.work.nodesExamined += best.examined;
     if (best.score === EXCLUDED) return undefined;
     if (request.spread?.mode === 'required') {
-      const ceiling = new SpreadCeiling(this.table, plan, ranking, request.spread.maxSkew);
-      ceiling.refreshAll();
-      ceiling.recount();
+      const ceiling = countCeiling(this.table, plan, ranking, request.spread.maxSkew);
       if (ceiling.excludes(best.slot)) return undefined;
     }
     return this.toPlacement(plan, best.slot, best.score);

@@ -1,4 +1,5 @@
 import type { Slot } from '../columns/value-column.js';
+import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import type { Demand } from './demand.js';
 import { holdsAll } from './free-amounts.js';
 import { NEVER_FITS, toNeed, toVictimBound } from './need.js';
@@ -8,8 +9,8 @@ import type { TieOrder } from './tie-order.js';
 /** Input of one search for the cheapest nodes. */
 export interface CheapestProblem {
   readonly demand: Demand;
-  /** 1 for each slot to consider. No node of them has the resources without an eviction. */
-  readonly passes: Uint8Array;
+  /** The nodes to consider. None of them has the resources without an eviction. */
+  readonly eligible: EligibleNodes;
   /** Only reservations of lower priority may be evicted. */
   readonly priority: number;
 }
@@ -33,7 +34,7 @@ export class CheapestNodes {
   }
 
   /** Returns what a request needs of a node, as `NodeSums.need` does, and keeps the result. */
-  needOf(slot: Slot, { demand, priority }: Omit<CheapestProblem, 'passes'>): number {
+  needOf(slot: Slot, { demand, priority }: Omit<CheapestProblem, 'eligible'>): number {
     if (this.roundOf[slot] === this.round) return this.needs[slot] ?? NEVER_FITS;
     const need = this.sums.need(slot, demand, priority);
     this.needs[slot] = need;
@@ -46,7 +47,7 @@ export class CheapestNodes {
    * node.
    */
   findFirst(problem: CheapestProblem, ties: TieOrder): Slot | undefined {
-    const { passes, priority, demand } = problem;
+    const { eligible, priority, demand } = problem;
     const { index } = this.sums;
     for (const members of index.priorities) {
       if (members.priority >= priority) return undefined;
@@ -55,9 +56,9 @@ export class CheapestNodes {
       const end = toNeed({ priority: members.priority + 1, victims: 0 });
       let [first, firstNeed, firstTie] = [-1, end, Infinity];
       members.forEach((slot) => {
-        if (passes[slot] !== 1) return;
         // No need is smaller, so that only the ties decide.
         if (firstNeed === leastNeed && ties.of(slot) >= firstTie) return;
+        if (!eligible.has(slot)) return;
         const need = this.needOf(slot, problem);
         if (need > firstNeed || need >= end) return;
         const tie = ties.of(slot);
@@ -80,7 +81,7 @@ export class CheapestNodes {
     this.sums.index.priorities
       .find((members) => members.priority === priority)
       ?.forEach((slot) => {
-        if (problem.passes[slot] === 1 && this.needOf(slot, problem) < end) found.push(slot);
+        if (problem.eligible.has(slot) && this.needOf(slot, problem) < end) found.push(slot);
       });
     return found;
   }

@@ -1,22 +1,20 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
 import type { NodeTable } from '../columns/node-table.js';
 import type { Slot } from '../columns/value-column.js';
-import { findFailureBesidesCapacity } from '../filters/pipeline.js';
 import type { IndexedNode } from '../input/node.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
+import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import type { PlacementEngine } from '../placement/placement-engine.js';
-import type { PlacementRun } from '../placement/placement-run.js';
 import type { Claim } from '../reservations/claim.js';
 import type { Ledger } from '../reservations/ledger.js';
-import type { EligibleNodes, PreemptionSource, StayingReplicas } from './preemption-source.js';
+import type { PreemptionSource, StayingReplicas } from './preemption-source.js';
 
 /** The parts of a cluster that preemption reads. */
 export interface PreemptionClusterParts {
   readonly table: NodeTable;
   readonly ledger: Ledger;
   readonly engine: PlacementEngine;
-  startRun(request: FullRequest): PlacementRun;
 }
 
 /** Reads the nodes and reservations of a cluster for preemption. */
@@ -54,43 +52,15 @@ export class ClusterPreemptionSource implements PreemptionSource {
   }
 
   findEligible(request: FullRequest): EligibleNodes {
-    if (this.dependsOnReplicas(request))
-      return { key: undefined, passes: this.findEligibleNow(request) };
-    const { key, match } = this.parts.engine.matchNodes(request);
-    return { key, passes: match.allowed };
+    return this.parts.engine.findEligible(request);
   }
 
   isEligibleWithout(request: FullRequest, slot: Slot, victims: ReadonlySet<ReplicaId>): boolean {
-    return this.parts.ledger.without(victims, () => this.findEligibleNow(request)[slot] === 1);
+    return this.parts.ledger.without(victims, () => this.findEligible(request).has(slot));
   }
 
   countStaying(workloadId: WorkloadId): StayingReplicas {
     const { onNode, inZone } = this.parts.engine.countReplicas(workloadId);
     return { onNode, inZone, zoneOf: this.parts.table.columns.rankedZones.valueOf };
-  }
-
-  /**
-   * Returns true when filters other than capacity depend on other replicas: affinity, anti-affinity
-   * (also of existing replicas) or a required spread.
-   */
-  private dependsOnReplicas(request: FullRequest): boolean {
-    const { spread, workloadAffinity, workloadAntiAffinity } = request;
-    return (
-      spread?.mode === 'required' ||
-      [...workloadAffinity, ...workloadAntiAffinity].some(({ mode }) => mode === 'required') ||
-      this.parts.ledger.hasRepellingGroups
-    );
-  }
-
-  private findEligibleNow(request: FullRequest): Uint8Array {
-    const { table } = this.parts;
-    const run = this.parts.startRun(request);
-    const passes = new Uint8Array(table.size);
-    for (const candidate of run.candidates) {
-      const slot = table.find(candidate.node.id);
-      if (slot !== undefined && findFailureBesidesCapacity(candidate, run) === undefined)
-        passes[slot] = 1;
-    }
-    return passes;
   }
 }

@@ -1,4 +1,5 @@
 import type { Slot } from '../columns/value-column.js';
+import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import { DIMENSIONS, type Demand } from './demand.js';
 
 /** Nodes that share a bound. */
@@ -45,11 +46,11 @@ export class FreeAmounts {
   /**
    * Lists the nodes that have the resources of a request when their leaving replicas have ended,
    * but for custom ones.
-   * @param passes - 1 for each slot to consider.
+   * @param eligible - The nodes to consider.
    * @param mayStop - True to stop at the first node that has the resources now.
    * @returns `now` when the search has stopped there.
    */
-  listFitting(passes: Uint8Array, demand: Demand, mayStop: boolean): readonly Slot[] | 'now' {
+  listFitting(eligible: EligibleNodes, demand: Demand, mayStop: boolean): readonly Slot[] | 'now' {
     const { fixed, amounts } = demand;
     const found: Slot[] = [];
     for (let block = 0; block < this.isLoose.length; block += 1) {
@@ -58,7 +59,7 @@ export class FreeAmounts {
       for (let slot = block * BLOCK; slot < (block + 1) * BLOCK; slot += 1) {
         if (!holdsAll(this.free, slot * DIMENSIONS, fixed, amounts)) continue;
         isEmpty = false;
-        if (passes[slot] !== 1) continue;
+        if (!eligible.has(slot)) continue;
         if (mayStop && this.fitsNow(slot, demand)) return 'now';
         found.push(slot);
       }

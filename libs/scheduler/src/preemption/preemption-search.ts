@@ -51,7 +51,8 @@ export class PreemptionSearch {
     sums.refresh();
     this.cheapest.start();
     const demand = toDemand(request);
-    const prepared: PreparedRequest = { request, demand, mask: source.findEligible(request) };
+    const eligible = source.findEligible(request);
+    const prepared: PreparedRequest = { request, demand, eligible };
     const only = options.nodeIds?.flatMap((nodeId) => source.slotOf(nodeId) ?? []);
     if (only === undefined && demand.custom.length === 0) {
       const early = this.decideOnCheapest(prepared, options);
@@ -85,15 +86,15 @@ export class PreemptionSearch {
    * @returns Undefined when another node may be better, because permits or ports are missing there.
    */
   private decideOnCheapest(
-    { request, demand, mask: { passes } }: PreparedRequest,
+    { request, demand, eligible }: PreparedRequest,
     options: PreemptOptions,
   ): PreemptionDecision | undefined {
     const { sums, cheapest } = this;
     const { priority } = request;
-    const fitting = sums.amounts.listFitting(passes, demand, request.hostPorts.length === 0);
+    const fitting = sums.amounts.listFitting(eligible, demand, request.hostPorts.length === 0);
     if (fitting === 'now') return { kind: 'fits' };
     const ties = new TieOrder(this.source, request, options);
-    const problem = { demand, passes, priority };
+    const problem = { demand, eligible, priority };
     const round = { request, demand, needs: cheapest.needs, ties };
     if (fitting.length > 0) {
       for (const slot of fitting) cheapest.needOf(slot, problem);

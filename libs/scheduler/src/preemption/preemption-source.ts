@@ -3,23 +3,13 @@ import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
 import type { HeldReservation } from '../input/reservation.js';
 import type { Resources } from '../input/resources.js';
+import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import type { Claim } from '../reservations/claim.js';
 
 /** A node as preemption sees it. */
 export interface PreemptionNode {
   readonly allocatable: Resources;
   readonly maxReplicas: number;
-}
-
-/** The nodes that pass the filters of a request. */
-export interface EligibleNodes {
-  /**
-   * Requests with equal keys have the same nodes, which change only with the nodes. Undefined when
-   * the nodes depend on other replicas.
-   */
-  readonly key: string | undefined;
-  /** 1 for each slot whose node passes. */
-  readonly passes: Uint8Array;
 }
 
 /** Replicas of one workload that are not leaving. */

@@ -118,6 +118,46 @@ const worlds: fc.Arbitrary<CrowdedWorld> = fc
     permits,
   }));
 
+const separate = fc.record({
+  mode: fc.constantFrom('required' as const),
+  topology: fc.constantFrom('node', 'zone'),
+  selector: fc
+    .constantFrom('low', 'other', 'web')
+    .map((app) => [{ key: 'app', operator: 'In' as const, values: [app] }]),
+});
+const sometimes = <Value>(value: fc.Arbitrary<Value>, weight: number) =>
+  fc.oneof(
+    { weight: 5, arbitrary: fc.constant([]) },
+    { weight, arbitrary: value.map((one) => [one]) },
+  );
+
+/** Worlds in which replicas keep others away, and requests that keep away from others. */
+const worldsWithTerms: fc.Arbitrary<CrowdedWorld> = fc
+  .record({
+    world: worlds,
+    ofReservations: fc.array(sometimes(separate, 1), { minLength: 11, maxLength: 11 }),
+    ofRequest: fc.record({
+      workloadAntiAffinity: sometimes(separate, 2),
+      spread: sometimes(
+        fc.record({
+          topology: fc.constantFrom('node', 'zone'),
+          mode: fc.constantFrom('required' as const, 'preferred' as const),
+          maxSkew: fc.integer({ min: 1, max: 2 }),
+        }),
+        10,
+      ),
+    }),
+  })
+  .map(({ world, ofReservations, ofRequest: { workloadAntiAffinity, spread } }) => ({
+    ...world,
+    reservations: world.reservations.map((held, index) => ({
+      ...held,
+      labels: { app: held.workloadId },
+      workloadAntiAffinity: ofReservations[index] ?? [],
+    })),
+    request: { ...world.request, workloadAntiAffinity, ...(spread[0] && { spread: spread[0] }) },
+  }));
+
 function optionsOf({
   evictability,
   permits,
@@ -190,19 +230,23 @@ function prioritiesOf(decision: PreemptionDecision): readonly number[] | undefin
   return decision.kind === 'preempt' ? decision.victims.map(({ priority }) => priority) : undefined;
 }
 
+/** Compares a decision with the best of all sets of victims on all nodes. */
+function expectBestVictims(world: CrowdedWorld): void {
+  const fits = aCluster(world.nodes, world.reservations).place(world.request, 1)[0]?.placed;
+  const decision = decide(world);
+  expect(decision.kind === 'fits').toBe(fits);
+  if (fits === true) return;
+  const [best] = [...listVictimSets(world)].sort(compareVictimPriorities);
+  expect(prioritiesOf(decision)).toEqual(best);
+}
+
 describe('preempt, compared with brute force', () => {
   it('finds the victims of the lowest priorities over all nodes', () => {
-    fc.assert(
-      fc.property(worlds, (world) => {
-        const fits = aCluster(world.nodes, world.reservations).place(world.request, 1)[0]?.placed;
-        const decision = decide(world);
-        expect(decision.kind === 'fits').toBe(fits);
-        if (fits === true) return;
-        const [best] = [...listVictimSets(world)].sort(compareVictimPriorities);
-        expect(prioritiesOf(decision)).toEqual(best);
-      }),
-      RUNS,
-    );
+    fc.assert(fc.property(worlds, expectBestVictims), RUNS);
+  });
+
+  it('evicts nothing where anti-affinity or a required spread excludes the request', () => {
+    fc.assert(fc.property(worldsWithTerms, expectBestVictims), RUNS);
   });
 
   it('evicts only replicas of lower priority and other workloads, within the permits', () => {

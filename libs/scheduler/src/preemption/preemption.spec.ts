@@ -166,6 +166,32 @@ describe('preempt', () => {
     expect(preempt([node('n1')], full, near)).toBe('n1: a-2');
   });
 
+  it('evicts nothing where a required spread allows no further replica', () => {
+    const nodes = [node('n1'), node('n2', { zone: 'b' })];
+    const own = aReservation('w-1', { resources: { cpuMillis: 0, memoryBytes: 1 } });
+    const inB = full.map((held, index) => low(`b-${index}`, { ...held, ...onN2, priority: 20 }));
+    const spread = { topology: 'zone', mode: 'required' } as const;
+    expect(preempt(nodes, [...full, ...inB, own], high())).toBe('n1: a-2');
+    expect(preempt(nodes, [...full, ...inB, own], high({ spread }))).toBe('n2: b-1');
+  });
+
+  it('evicts nothing where the anti-affinity of a replica excludes the request', () => {
+    const alone = low('a-2', {
+      workloadAntiAffinity: [
+        {
+          mode: 'required',
+          topology: 'node',
+          selector: [{ key: 'app', operator: 'In', values: ['web'] }],
+        },
+      ],
+    });
+    const onOther = full.map((held, index) =>
+      low(`b-${index}`, { ...held, ...onN2, priority: 20 }),
+    );
+    const reservations = [low('a-1'), alone, ...onOther];
+    expect(preempt([node('n1'), node('n2')], reservations, high())).toBe('n2: b-1');
+  });
+
   it('prefers the node with victims of lower priority, then with fewer victims', () => {
     const nodes = [node('n1'), node('n2')];
     const mixed = [

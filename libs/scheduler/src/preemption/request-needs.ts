@@ -1,10 +1,10 @@
 import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
+import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import { findCustomNeed } from './custom-needs.js';
 import type { Demand } from './demand.js';
 import { NEVER_FITS } from './need.js';
 import type { NodeSums } from './node-sums.js';
-import type { EligibleNodes } from './preemption-source.js';
 
 /** Most kept columns. Each takes eight bytes for each node. */
 const MAX_COLUMNS = 16;
@@ -21,7 +21,7 @@ interface NeedColumn {
 export interface PreparedRequest {
   readonly request: FullRequest;
   readonly demand: Demand;
-  readonly mask: EligibleNodes;
+  readonly eligible: EligibleNodes;
 }
 
 /**
@@ -36,10 +36,10 @@ export class NeedColumns {
 
   /** Returns the needs of a request on every node, by slot. They must not be changed. */
   get(prepared: PreparedRequest): Float64Array {
-    const { request, demand, mask } = prepared;
+    const { request, demand, eligible } = prepared;
     // The filters of such a request may change with every reservation.
-    if (mask.key === undefined) return this.compute(prepared);
-    const key = JSON.stringify([mask.key, request.priority, demand.amounts, demand.custom]);
+    if (eligible.key === undefined) return this.compute(prepared);
+    const key = JSON.stringify([eligible.key, request.priority, demand.amounts, demand.custom]);
     const column = this.columns.get(key) ?? { needs: new Float64Array(0), seenChanges: -1 };
     this.columns.delete(key);
     this.columns.set(key, column);
@@ -50,8 +50,8 @@ export class NeedColumns {
   }
 
   /** Returns what a request needs of one node. */
-  needOf(slot: Slot, { request, demand, mask }: PreparedRequest): number {
-    if (mask.passes[slot] !== 1) return NEVER_FITS;
+  needOf(slot: Slot, { request, demand, eligible }: PreparedRequest): number {
+    if (!eligible.has(slot)) return NEVER_FITS;
     const need = this.sums.need(slot, demand, request.priority);
     if (demand.custom.length === 0 || need === NEVER_FITS) return need;
     return Math.max(need, findCustomNeed(this.sums, slot, demand, request.priority));

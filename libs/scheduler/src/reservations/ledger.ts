@@ -142,11 +142,6 @@ export class Ledger {
     }
   }
 
-  /** True when a group keeps other replicas away from its domains. */
-  get hasRepellingGroups(): boolean {
-    return this.terms.hasRepels;
-  }
-
   /**
    * Adds a placement that is tried to all amounts and counts, as if it had been reserved, or takes
    * it back. The group must be held. Lists of reservations show it only in {@link showTried}.

@@ -59,11 +59,6 @@ export class TermIndex {
     return this.counted.size > MAX_TERMS || this.repels.length > MAX_TERMS + 2 * this.repelled.size;
   }
 
-  /** True when existing replicas, or prepared requests, keep others away. */
-  get hasRepels(): boolean {
-    return this.repelled.size > 0;
-  }
-
   /** Returns the counts of a term, of the groups that exist now and of all later ones. */
   count(term: WorkloadTerm, namespace: string, side: TermSide): DomainCounts {
     const { selector, topology, namespaces = [] } = term;

@@ -88,3 +88,16 @@ export class SpreadCeiling {
     return domain === NO_VALUE || this.ranking.countIn(domain) >= this.emptiest + this.maxSkew;
   }
 }
+
+/** Creates the ceiling of a request over all nodes, for one decision. */
+export function countCeiling(
+  table: NodeTable,
+  plan: RequestPlan,
+  ranking: Ranking,
+  maxSkew: number,
+): SpreadCeiling {
+  const ceiling = new SpreadCeiling(table, plan, ranking, maxSkew);
+  ceiling.refreshAll();
+  ceiling.recount();
+  return ceiling;
+}
