@@ -1,6 +1,6 @@
 import type { Slot } from '../columns/value-column.js';
 import type { HeldReservation } from '../input/reservation.js';
-import { DIMENSIONS, REPLICA_DIMENSION, addAmounts, type Demand } from './demand.js';
+import { DIMENSIONS, REPLICA_DIMENSION, addAmounts, amountOf, type Demand } from './demand.js';
 import { FreeAmounts } from './free-amounts.js';
 import { HeldSums } from './held-sums.js';
 import { FITS, FITS_AFTER_LEAVING } from './need.js';
@@ -25,7 +25,7 @@ export class NodeSums {
   private changeLog: number[] = [];
   private droppedChanges = 0;
   private slots = 0;
-  /** Shortages of the last call to {@link need}, in the order of the dimensions of the demand. */
+  /** Result of {@link measureShortages}, in the order of the dimensions of the demand. */
   private readonly shortages = new Float64Array(DIMENSIONS);
 
   constructor(private readonly source: PreemptionSource) {
@@ -62,9 +62,14 @@ export class NodeSums {
       : this.changeLog.slice(seen - this.droppedChanges);
   }
 
-  /** Returns the reservations of a node, from memory when they have not changed. */
+  /**
+   * Returns the reservations of a node, the lowest priority first, from memory when they have not
+   * changed.
+   */
   reservationsOn(slot: Slot): readonly HeldReservation[] {
-    return (this.reservations[slot] ??= this.source.reservationsOn(slot));
+    return (this.reservations[slot] ??= [...this.source.reservationsOn(slot)].sort(
+      (a, b) => a.priority - b.priority,
+    ));
   }
 
   /** Sums changed nodes anew. */
@@ -91,7 +96,56 @@ export class NodeSums {
    * two needs, the smaller one may have the better victims.
    * @param priority - Only reservations of lower priority may be evicted.
    */
-  need(slot: Slot, { fixed: dimensions, amounts }: Demand, priority: number): number {
+  need(slot: Slot, demand: Demand, priority: number): number {
+    const short = this.measureShortages(slot, demand);
+    if (short === 'never') return FITS;
+    if (short === 'until leaving') return FITS_AFTER_LEAVING;
+    return this.held.findNeed(slot, demand.fixed, this.shortages, priority);
+  }
+
+  /**
+   * Returns priorities such that no victim set of a node has better ones, from the highest to the
+   * lowest. Takes more time than {@link need}, and tells more nodes apart.
+   */
+  listLeastPriorities(slot: Slot, demand: Demand, priority: number): readonly number[] {
+    if (this.measureShortages(slot, demand) !== 'always') return [];
+    return this.held.listLeastPriorities(slot, demand.fixed, this.shortages, priority);
+  }
+
+  /**
+   * Returns false when a node has not enough for a request after evictions up to a priority.
+   * @param highest - Highest priority that is evicted.
+   * @param isEvictable - Called for reservations that are not leaving, the lowest priority first,
+   *   until they suffice.
+   */
+  isEnoughUpTo(
+    slot: Slot,
+    demand: Demand,
+    highest: number,
+    isEvictable: (held: HeldReservation) => boolean,
+  ): boolean {
+    if (this.measureShortages(slot, demand) !== 'always') return true;
+    const { shortages } = this;
+    const { fixed } = demand;
+    for (const held of this.reservationsOn(slot)) {
+      if (held.priority > highest) return false;
+      if (held.leaving || !isEvictable(held)) continue;
+      let isShort = false;
+      for (let each = 0; each < fixed.length; each += 1) {
+        const left = (shortages[each] ?? 0) - amountOf(held.resources, fixed[each] ?? 0);
+        shortages[each] = left;
+        if (left > 0) isShort = true;
+      }
+      if (!isShort) return true;
+    }
+    return false;
+  }
+
+  /** Stores what a request misses on a node in {@link shortages}, and returns for how long. */
+  private measureShortages(
+    slot: Slot,
+    { fixed: dimensions, amounts }: Demand,
+  ): 'never' | 'until leaving' | 'always' {
     const { shortages } = this;
     const { free, leaving } = this.amounts;
     const at = slot * DIMENSIONS;
@@ -104,8 +158,8 @@ export class NodeSums {
       if (shortage > 0) isShort = true;
       else if (shortage + (leaving[at + dimension] ?? 0) > 0) isShortNow = true;
     }
-    if (!isShort) return isShortNow ? FITS_AFTER_LEAVING : FITS;
-    return this.held.findNeed(slot, dimensions, shortages, priority);
+    if (isShort) return 'always';
+    return isShortNow ? 'until leaving' : 'never';
   }
 
   private sum(slot: Slot): void {

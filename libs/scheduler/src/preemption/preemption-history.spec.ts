@@ -10,19 +10,39 @@ import {
   type Cluster,
   type PlacementRequest,
   type PreemptionDecision,
+  type PreemptOptions,
   type Reservation,
   type SchedulerNode,
 } from '../index.js';
 import { aNode, aRequest, aReservation } from '../testing/builders.js';
 import { compareVictimPriorities } from './preemption.js';
 
-/** More nodes than share a bound or a word of a set. */
-const NODES = 140;
 const STEPS = 60;
 const WORKLOADS = ['web', 'api', 'batch'] as const;
 
+/** What the nodes and reservations of a history are like. */
+interface Shape {
+  readonly nodes: number;
+  /** Reservations of a node at first. */
+  readonly parts: number;
+  /** Most CPU and memory of a node and of a request. */
+  readonly capacity: number;
+  readonly priorities: readonly number[];
+}
+
+/** More nodes than share a bound or a word of a set. */
+const MANY_NODES: Shape = {
+  nodes: 140,
+  parts: 4,
+  capacity: 8,
+  priorities: [0, 3, 10, 10, 40, 150],
+};
+/** More victims of one priority than have sums of their own. */
+const MANY_VICTIMS: Shape = { nodes: 12, parts: 8, capacity: 16, priorities: [0, 10, 10] };
+
 /** A cluster beside plain copies of its nodes and reservations. */
 interface PlainHistory {
+  readonly shape: Shape;
   readonly cluster: Cluster;
   readonly nodes: Map<string, SchedulerNode>;
   readonly reservations: Map<string, Reservation>;
@@ -32,43 +52,64 @@ function draw(random: Random, min: number, max: number): number {
   return min + Math.floor(random.next() * (max - min + 1));
 }
 
-function aPlainNode(random: Random, index: number): SchedulerNode {
+function aPlainNode({ capacity }: Shape, random: Random, index: number): SchedulerNode {
   return aNode(`n${index}`, {
     zone: ['a', 'b', 'c'][index % 3] ?? 'a',
-    capacity: { cpuMillis: draw(random, 2, 8), memoryBytes: draw(random, 2, 8) },
-    maxReplicas: draw(random, 2, 6),
+    capacity: { cpuMillis: draw(random, 2, capacity), memoryBytes: draw(random, 2, capacity) },
+    maxReplicas: draw(random, 2, 9),
     availability: { cordoned: draw(random, 0, 9) === 0 },
   });
 }
 
-function aPlainReservation(random: Random, id: string, nodeIndex: number): Reservation {
+function aPlainReservation(
+  { priorities }: Shape,
+  random: Random,
+  id: string,
+  nodeIndex: number,
+): Reservation {
   return aReservation(id, {
     nodeId: toNodeId(`n${nodeIndex}`),
     workloadId: toWorkloadId(WORKLOADS[draw(random, 0, 2)] ?? 'web'),
-    priority: [0, 3, 10, 10, 40, 150][draw(random, 0, 5)] ?? 0,
+    priority: priorities[draw(random, 0, priorities.length - 1)] ?? 0,
     resources: { cpuMillis: draw(random, 0, 3), memoryBytes: draw(random, 0, 3) },
     leaving: draw(random, 0, 19) === 0,
   });
 }
 
-function aPlainRequest(random: Random): PlacementRequest {
+function aPlainRequest({ capacity }: Shape, random: Random): PlacementRequest {
   return aRequest({
     workloadId: toWorkloadId(WORKLOADS[draw(random, 0, 2)] ?? 'web'),
     priority: [0, 10, 11, 100, 200][draw(random, 0, 4)] ?? 0,
-    resources: { cpuMillis: draw(random, 0, 8), memoryBytes: draw(random, 0, 8) },
+    resources: { cpuMillis: draw(random, 0, capacity), memoryBytes: draw(random, 0, capacity) },
     ...(draw(random, 0, 3) === 0 ? { zones: ['a', 'b'] } : {}),
   });
 }
 
+/** Number of replicas of a workload that may be evicted. */
+type Permits = (workloadId: string) => number;
+
+/** All replicas are available: an eviction takes a permit. */
+function toOptions(permitsOf: Permits): PreemptOptions {
+  return { evictabilityOf: () => 'counted', permitsOf };
+}
+
+/** Draws the permits of each workload; no limit in one of three cases. */
+function drawPermits(random: Random): Permits {
+  if (draw(random, 0, 2) === 0) return () => Infinity;
+  const permits = new Map(WORKLOADS.map((id) => [id as string, draw(random, 0, 2)]));
+  return (workloadId) => permits.get(workloadId) ?? 0;
+}
+
 /** Makes a random change of the cluster and of the copies. */
-function change({ cluster, nodes, reservations }: PlainHistory, random: Random, step: number) {
-  const index = draw(random, 0, NODES - 1);
+function change(history: PlainHistory, random: Random, step: number): void {
+  const { shape, cluster, nodes, reservations } = history;
+  const index = draw(random, 0, shape.nodes - 1);
   const kind = draw(random, 0, 9);
   if (kind === 0) {
     cluster.removeNode(toNodeId(`n${index}`));
     nodes.delete(`n${index}`);
   } else if (kind <= 2) {
-    const node = aPlainNode(random, index);
+    const node = aPlainNode(shape, random, index);
     cluster.upsertNode(node);
     nodes.set(node.id, node);
   } else if (kind <= 5) {
@@ -77,7 +118,7 @@ function change({ cluster, nodes, reservations }: PlainHistory, random: Random, 
     cluster.release(toReplicaId(id));
     reservations.delete(id);
   } else {
-    const reservation = aPlainReservation(random, `s${step}-${index}`, index);
+    const reservation = aPlainReservation(shape, random, `s${step}-${index}`, index);
     cluster.reserve(reservation);
     reservations.set(reservation.replicaId, reservation);
   }
@@ -107,7 +148,11 @@ function hasRoom(node: SchedulerNode, request: PlacementRequest, held: readonly 
 }
 
 /** Decides by brute force over all nodes and all sets of victims. */
-function decideBruteForce(history: PlainHistory, request: PlacementRequest): Outcome {
+function decideBruteForce(
+  history: PlainHistory,
+  request: PlacementRequest,
+  permitsOf: Permits,
+): Outcome {
   const reservations = [...history.reservations.values()];
   const { priority = 50, workloadId, zones = [] } = request;
   const own = reservations.filter((held) => held.workloadId === workloadId && !held.leaving);
@@ -131,6 +176,10 @@ function decideBruteForce(history: PlainHistory, request: PlacementRequest): Out
     ];
     for (let set = 0; set < 2 ** candidates.length; set += 1) {
       const victims = candidates.filter((_, index) => (set & (1 << index)) !== 0);
+      const isAllowed = WORKLOADS.every(
+        (id) => victims.filter((held) => held.workloadId === id).length <= permitsOf(id),
+      );
+      if (!isAllowed) continue;
       if (
         !hasRoom(
           node,
@@ -152,18 +201,19 @@ function decideBruteForce(history: PlainHistory, request: PlacementRequest): Out
   return { kind: 'preempt', nodeId: best.nodeId ?? '', priorities: best.priorities };
 }
 
-function startHistory(random: Random): PlainHistory {
+function startHistory(shape: Shape, random: Random): PlainHistory {
   const history: PlainHistory = {
+    shape,
     cluster: createCluster(),
     nodes: new Map(),
     reservations: new Map(),
   };
-  for (let index = 0; index < NODES; index += 1) {
-    const node = aPlainNode(random, index);
+  for (let index = 0; index < shape.nodes; index += 1) {
+    const node = aPlainNode(shape, random, index);
     history.cluster.upsertNode(node);
     history.nodes.set(node.id, node);
-    for (let part = 0; part < 4; part += 1) {
-      const reservation = aPlainReservation(random, `r${index}-${part}`, index);
+    for (let part = 0; part < shape.parts; part += 1) {
+      const reservation = aPlainReservation(shape, random, `r${index}-${part}`, index);
       history.cluster.reserve(reservation);
       history.reservations.set(reservation.replicaId, reservation);
     }
@@ -171,16 +221,22 @@ function startHistory(random: Random): PlainHistory {
   return history;
 }
 
-describe('preempt on many nodes, between changes', () => {
-  const seeds = Array.from({ length: 20 }, (_, seed) => seed + 1);
+describe('preempt between changes', () => {
+  const seeds = Array.from({ length: 20 }, (_, index) => ({ seed: index + 1 }));
 
-  it.each(seeds)('seed %i: decides as brute force does, and chooses the first of ties', (seed) => {
+  it.each(
+    seeds.flatMap(({ seed }) => [
+      { seed, name: 'many nodes', shape: MANY_NODES },
+      { seed, name: 'many victims', shape: MANY_VICTIMS },
+    ]),
+  )('seed $seed, $name: decides as brute force does, also between ties', ({ seed, shape }) => {
     const random = createSeededRandom(seed);
-    const history = startHistory(random);
+    const history = startHistory(shape, random);
     for (let step = 0; step < STEPS; step += 1) {
-      const request = aPlainRequest(random);
-      const decision = history.cluster.preempt(request);
-      expect(toOutcome(decision)).toEqual(decideBruteForce(history, request));
+      const request = aPlainRequest(shape, random);
+      const permitsOf = drawPermits(random);
+      const decision = history.cluster.preempt(request, toOptions(permitsOf));
+      expect(toOutcome(decision)).toEqual(decideBruteForce(history, request, permitsOf));
       if (decision.kind === 'preempt') {
         for (const { replicaId } of decision.victims) {
           history.cluster.release(replicaId);

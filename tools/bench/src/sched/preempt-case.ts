@@ -152,8 +152,8 @@ function createSeparateStream(random: Random): Stream {
 }
 
 /**
- * Full clusters with four replicas of low priority on each node (20,000 on 5,000 nodes), and streams
- * of replicas of high priority: each evicts its victims and takes their place.
+ * Full clusters with four replicas of low priority on each node (20,000 on 5,000 nodes), and
+ * streams of replicas of high priority: each evicts its victims and takes their place.
  */
 export function runPreempt(options: SchedOptions): Readonly<Record<string, CaseFigures>> {
   const run = (create: (random: Random) => Stream): CaseFigures => {
