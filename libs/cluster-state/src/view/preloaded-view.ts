@@ -11,8 +11,8 @@ import {
 import { IndexedView } from './view.js';
 
 /**
- * A view that a store fills while it is opened, so that its records need not be read once more. Give
- * the view to the `entryReader` of the store, then to `openClusterState` with the same store.
+ * A view that a store fills while it is opened, so that its records need not be read once more.
+ * Pass the view as the `entryReader` of the store, then to `openClusterState` with the same store.
  */
 export class PreloadedView {
   private readonly filled = new IndexedView();
@@ -39,9 +39,7 @@ export class PreloadedView {
     }
   }
 
-  /**
-   * Ends the preload: all entries of the store at `revision` were added.
-   */
+  /** Ends the preload: all entries of the store at `revision` were added. */
   end(revision: Revision): void {
     this.filled.revision = revision;
     this.isComplete = true;
