@@ -1,7 +1,6 @@
 import type { Slot } from '../columns/value-column.js';
 import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import type { Demand } from './demand.js';
-import { holdsAll } from './free-amounts.js';
 import { NEVER_FITS, toNeed, toVictimBound } from './need.js';
 import type { NodeSums } from './node-sums.js';
 import type { TieOrder } from './tie-order.js';
@@ -51,24 +50,24 @@ export class CheapestNodes {
     const { index } = this.sums;
     for (const members of index.priorities) {
       if (members.priority >= priority) return undefined;
-      if (members.isEmpty || !holdsAll(members.bounds, 0, demand.fixed, demand.amounts)) continue;
+      if (!members.mayHold(demand)) continue;
       const leastNeed = toNeed({ priority: members.priority, victims: 1 });
       const end = toNeed({ priority: members.priority + 1, victims: 0 });
       let [first, firstNeed, firstTie] = [-1, end, Infinity];
-      members.forEach((slot) => {
+      members.forEachWith(demand, (slot) => {
         // No need is smaller, so that only the ties decide.
-        if (firstNeed === leastNeed && ties.of(slot) >= firstTie) return;
-        if (!eligible.has(slot)) return;
+        if (firstNeed === leastNeed && ties.of(slot) >= firstTie) return true;
+        if (!eligible.has(slot)) return true;
         const need = this.needOf(slot, problem);
-        if (need > firstNeed || need >= end) return;
+        if (need >= end) return false;
         const tie = ties.of(slot);
-        if (need === firstNeed && tie >= firstTie) return;
+        if (need > firstNeed || (need === firstNeed && tie >= firstTie)) return true;
         first = slot;
         firstNeed = need;
         firstTie = tie;
+        return true;
       });
       if (first >= 0) return first;
-      index.tighten(members);
     }
     return undefined;
   }
@@ -80,8 +79,11 @@ export class CheapestNodes {
     const found: Slot[] = [];
     this.sums.index.priorities
       .find((members) => members.priority === priority)
-      ?.forEach((slot) => {
-        if (problem.eligible.has(slot) && this.needOf(slot, problem) < end) found.push(slot);
+      ?.forEachWith(problem.demand, (slot) => {
+        if (!problem.eligible.has(slot)) return true;
+        const isAlike = this.needOf(slot, problem) < end;
+        if (isAlike) found.push(slot);
+        return isAlike;
       });
     return found;
   }

@@ -22,17 +22,9 @@ export class PriorityIndex {
   /** Adds a node to its priorities. */
   add(slot: Slot): void {
     const { held } = this;
-    const { free } = this.amounts;
     const length = held.lengthOf(slot);
-    for (let entry = 0; entry < length; entry += 1) {
-      const members = this.membersOf(held.priorityAt(slot, entry));
-      members.add(slot);
-      for (let dimension = 0; dimension < DIMENSIONS; dimension += 1)
-        members.raise(
-          dimension,
-          (free[slot * DIMENSIONS + dimension] ?? 0) + held.heldAt(slot, entry, dimension),
-        );
-    }
+    for (let entry = 0; entry < length; entry += 1)
+      this.membersOf(held.priorityAt(slot, entry)).add(slot);
   }
 
   /** Removes a node from its priorities, before they change. */
@@ -43,21 +35,16 @@ export class PriorityIndex {
       this.membersOf(held.priorityAt(slot, entry)).remove(slot);
   }
 
-  /** Computes the bounds of a priority anew, if they may be too high. */
-  tighten(members: PriorityMembers): void {
+  private readonly reachOf = (slot: Slot, priority: number, dimension: number): number => {
     const { held } = this;
-    const { free } = this.amounts;
-    members.tighten(
-      (slot, dimension) =>
-        (free[slot * DIMENSIONS + dimension] ?? 0) +
-        held.heldAt(slot, held.findEntry(slot, members.priority), dimension),
-    );
-  }
+    const free = this.amounts.free[slot * DIMENSIONS + dimension] ?? 0;
+    return free + held.heldAt(slot, held.findEntry(slot, priority), dimension);
+  };
 
   private membersOf(priority: number): PriorityMembers {
     const known = this.members.get(priority);
     if (known !== undefined) return known;
-    const added = new PriorityMembers(priority);
+    const added = new PriorityMembers(priority, this.reachOf);
     this.members.set(priority, added);
     const { priorities } = this;
     const after = priorities.findIndex((other) => other.priority > priority);
