@@ -26,16 +26,17 @@ export interface WorkQueueOptions<Key> {
 }
 
 /**
- * Time that passes may keep the main loop before the queue lets other work of the process run,
- * milliseconds. Passes that end without waiting would otherwise follow each other in one iteration
- * of the event loop, for seconds when thousands of keys are woken at once.
+ * Time of passes after which the event loop turns, milliseconds. Passes that end without waiting
+ * would otherwise follow each other in one iteration of the event loop, for seconds when thousands
+ * of keys are woken at once.
  */
 const MAX_BUSY_MS = 10;
 
 /**
  * Runs a handler for woken keys. Queues each key at most once, never runs a key twice at the same
  * time, and retries failures with growing, bounded delays. Wake a key as often as events arrive.
- * Starts no further pass in an iteration of the event loop in which passes took 10 ms.
+ * After every 10 ms of passes, counted up to their first wait, the event loop turns before the next
+ * pass starts.
  */
 export class WorkQueue<Key extends string> {
   /** Time at which each key began to wait, on the monotonic clock. */
@@ -44,7 +45,7 @@ export class WorkQueue<Key extends string> {
   private readonly wokenWhileRunning = new Set<Key>();
   private readonly timers = new Map<Key, DelayedPass>();
   private readonly failures = new Map<Key, number>();
-  /** How long passes have kept the main loop since the last pause, milliseconds. */
+  /** Time of the passes since the last pause, up to their first wait, milliseconds. */
   private busyMs = 0;
   /** Ends the pause in which other work of the process runs; undefined outside a pause. */
   private pause: Timer | undefined;

@@ -218,6 +218,7 @@ async function restart(): Promise<Record<string, unknown>> {
   const seconds = (systemClock.now() - startedAt) / 1_000;
   const { cpuSeconds, memoryBytes } = coordinator.readFigures();
   await checkStatus('restart');
+  const metrics = await coordinator.readMetrics();
   const after = await agents.count();
   violations.checkZero(after.startOrders - before.startOrders, 'start orders after the restart');
   violations.checkZero(after.stopOrders - before.stopOrders, 'stop orders after the restart');
@@ -227,6 +228,9 @@ async function restart(): Promise<Record<string, unknown>> {
     secondsUntilAllAgentsAreAdmitted: seconds,
     cpuSecondsUntilAllAgentsAreAdmitted: cpuSeconds,
     memoryMb: Math.round(memoryBytes / 1e6),
+    nodeLosses: sumOf(metrics, 'cloudless_node_losses_total'),
+    orders: sumOf(metrics, 'cloudless_orders_sent_total'),
+    ordersAgain: sumOf(metrics, 'cloudless_orders_sent_total', 'again="true"'),
   };
 }
 
