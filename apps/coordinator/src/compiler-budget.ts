@@ -2,7 +2,7 @@
 // of Node.js does at the start is for functions that have done their work by then.
 import { setFlagsFromString } from 'node:v8';
 
-/** Bytes of code that a function runs, loops counted, before V8 11 considers to optimise it. */
+/** Bytes of code that a function runs, loops counted, before V8 11 considers optimising it. */
 const DEFAULT_BYTES = 67_584;
 const START_BYTES = 8 * DEFAULT_BYTES;
 

@@ -16,7 +16,7 @@ const CHECK_INTERVAL_MS = 1_000;
 /** An open store. */
 export interface OpenedStore {
   readonly store: StateStore;
-  /** The records of the store, as far as its engine reads them all when it is opened. */
+  /** The records that LMDB has read at its opening. Incomplete, thus ignored, for other engines. */
   readonly preloaded: PreloadedView;
   /**
    * Lets this coordinator drop old history of the store, or not. Call it with true while this
@@ -87,6 +87,6 @@ async function openEngine(
     onDiskSpaceChange: health.reportDiskSpace,
     onFault: health.reportFault,
     checkIntervalMs: CHECK_INTERVAL_MS,
-    entryReader: preloaded,
+    entryConsumer: preloaded,
   });
 }

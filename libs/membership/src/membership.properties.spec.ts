@@ -136,7 +136,7 @@ describe('Membership with random actions', () => {
     );
   });
 
-  it('renews a lease that was found as the lease of its node, until the node leaves', () => {
+  it('renews a node through its lease object until the node leaves', () => {
     const membership = createMembership();
     const nodeId = toNodeId('n');
     expect(membership.find(nodeId)).toBeUndefined();

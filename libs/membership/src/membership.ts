@@ -68,8 +68,8 @@ class LeaseTable implements Membership {
   private returnEndsAt = -Infinity;
   /**
    * Earliest time at which a sweep can change the state of a node, minus all extensions. Renewals
-   * only make that time later; every other change resets it, so that the next sweep looks at all
-   * nodes.
+   * only make this time later. Every change but renewals and extensions resets the time, so that
+   * the next sweep looks at all nodes.
    */
   private quietUntil = -Infinity;
 

@@ -65,7 +65,12 @@ export type RenewalResult = 'renewed' | 'lost' | 'unknown';
 export interface NodeLease {
   /** State of the node; `lost` after it has left. */
   readonly state: NodeState;
-  /** As `Membership.renew`, without a search for the node. */
+  /**
+   * Renews the lease as `Membership.renew` does, without a look-up by id. Never returns `unknown`;
+   * returns `lost` after the node has left.
+   * @param nowMs - Monotonic milliseconds.
+   * @param loopAgeMs - As in `Membership.renew`; 0 when the main loop sent the message.
+   */
   renew(nowMs: number, loopAgeMs: number): RenewalResult;
 }
 

@@ -181,12 +181,16 @@ export class AgentSession {
     const { replicaId, orderRevision } = report;
     const known = this.acknowledged.get(replicaId);
     // Order revision 0: the agent requests that the order is sent again.
-    const isNewer = known === undefined || orderRevision > known || orderRevision === 0n;
-    if (isNewer) this.acknowledged.set(replicaId, orderRevision);
+    const replacesKnown = known === undefined || orderRevision > known || orderRevision === 0n;
+    if (replacesKnown) this.acknowledged.set(replicaId, orderRevision);
     this.openOrders.recordAcknowledged(replicaId, orderRevision);
     const isOrphaned = this.handleOrphan(report, record);
     if (isOrphaned) this.acknowledged.delete(replicaId);
-    this.trackOrder(replicaId, record, isOrphaned ? undefined : isNewer ? orderRevision : known);
+    this.trackOrder(
+      replicaId,
+      record,
+      isOrphaned ? undefined : replacesKnown ? orderRevision : known,
+    );
     if (orderRevision === 0n) this.openOrders.request(replicaId, this.deps.runningTimeMs());
   }
 

@@ -37,7 +37,7 @@ describe('OpenOrders', () => {
     expect(sendUntil(orders, 32)).toEqual([0, 1, 3, 7, 15, 23, 31]);
   });
 
-  it('begins anew for an order with a new revision', () => {
+  it('starts the delays again for an order with a new revision', () => {
     const orders = createOrders();
     orders.track('a', 0);
     sendUntil(orders, 10);
@@ -46,7 +46,7 @@ describe('OpenOrders', () => {
     expect(orders.listDue(12 * SECOND_MS)).toEqual(['a']);
   });
 
-  it('begins anew for an order that was acknowledged and is tracked again', () => {
+  it('starts the delays again for an order that is tracked again after its acknowledgement', () => {
     const orders = createOrders();
     orders.track('a', 0);
     sendUntil(orders, 10);
@@ -57,7 +57,7 @@ describe('OpenOrders', () => {
     expect(orders.listDue(12 * SECOND_MS)).toEqual(['a']);
   });
 
-  it('keeps the delay of an order that is tracked again, and forgets an acknowledged one', () => {
+  it('keeps the delay of an order that is tracked twice, and drops an untracked order', () => {
     const orders = createOrders();
     orders.recordTrackedSent(anOrder('a', 1n), 0);
     orders.recordTrackedSent(anOrder('b', 1n), 0);
@@ -68,7 +68,7 @@ describe('OpenOrders', () => {
     expect(orders.size).toBe(1);
   });
 
-  it('makes a requested order due at once, and no order that is not tracked', () => {
+  it('makes a requested order due at once only while the order is tracked', () => {
     const orders = createOrders();
     orders.recordTrackedSent(anOrder('a', 1n), 0);
     orders.recordSent(anOrder('b', 1n));

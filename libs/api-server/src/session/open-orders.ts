@@ -35,7 +35,7 @@ export class OpenOrders {
     return this.trackedCount;
   }
 
-  /** Adds the order of a replica that must be sent now. Has no effect on an order that is tracked. */
+  /** Tracks an order that must be sent now. Has no effect while the order is tracked. */
   track(replicaId: string, nowMs: number): void {
     const order = this.ensure(replicaId);
     if (order.isTracked) return;
@@ -53,8 +53,7 @@ export class OpenOrders {
   }
 
   /**
-   * Records that an order is sent, which tracks the order. The delay begins anew for an order with a
-   * new revision.
+   * Records the send of an order, and tracks the order. A new revision starts the delays again.
    */
   recordTrackedSent(sent: Order, nowMs: number): void {
     const order = this.ensure(sent.replicaId);
@@ -67,7 +66,7 @@ export class OpenOrders {
     order.measured = this.metrics.recordSent(sent, order.measured);
   }
 
-  /** Records that an order is sent which is not tracked here. */
+  /** Records the send of an order for an orphan, which `OrphanTracker` repeats by itself. */
   recordSent(sent: Order): void {
     const { replicaId } = sent;
     const known = this.orders.get(replicaId);

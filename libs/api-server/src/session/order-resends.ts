@@ -16,8 +16,8 @@ interface ResendingSession {
 }
 
 /**
- * Lets sessions send their orders again, every {@link RESEND_MS}. Knows the few sessions, of
- * thousands, that have such orders.
+ * Every {@link RESEND_MS}, makes sessions repeat the orders that their agents have not
+ * acknowledged. Visits only sessions that have such orders: a few of thousands.
  */
 export class OrderResends {
   private readonly open = new Set<ResendingSession>();

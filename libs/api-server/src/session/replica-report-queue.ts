@@ -53,10 +53,10 @@ const MAX_LATE_EVENTS = 90;
  */
 type PassKey = `lane ${number}` | `separate ${string}` | `events ${string}`;
 
-/** The passes of {@link LANES}: texts made once, as every report wakes lanes. */
+/** Keys of the passes of all lanes, built once because every report wakes lanes. */
 const LANE_PASSES = Array.from({ length: LANES }, (_, lane): PassKey => `lane ${lane}`);
 
-/** A report that a commit writes. */
+/** A report that a pass has taken from the backlog for a commit. */
 interface TakenReport {
   readonly queued: QueuedReport;
   /** The record as it is written; undefined for a report that could not be added to the commit. */

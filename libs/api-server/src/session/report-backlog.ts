@@ -18,8 +18,8 @@ interface Waiter {
 }
 
 /**
- * The unwritten reports of one node: the number of the newest one about each replica, by key. Most
- * nodes have one at a time, which is kept without a map.
+ * The unwritten reports of one node: by key, the sequence number of the newest report about each
+ * replica. Most nodes have one report at a time, which needs no map.
  */
 class UnwrittenReports {
   private others: Map<string, number> | undefined;

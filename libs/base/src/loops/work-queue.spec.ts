@@ -99,7 +99,7 @@ describe('WorkQueue', () => {
     expect(seen).toEqual(['a', 'b', 'c']);
   });
 
-  it('starts no pass after a stop in a pause', async () => {
+  it('starts no pass when the queue stops during a pause', async () => {
     let passes = 0;
     const { queue, clock } = aQueue(async () => {
       passes += 1;

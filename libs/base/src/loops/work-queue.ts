@@ -26,17 +26,17 @@ export interface WorkQueueOptions<Key> {
 }
 
 /**
- * Time of passes after which the event loop turns, milliseconds. Passes that end without waiting
- * would otherwise follow each other in one iteration of the event loop, for seconds when thousands
- * of keys are woken at once.
+ * Milliseconds of passes after which the queue waits for the next iteration of the event loop.
+ * Passes that end without waiting would otherwise follow each other in one iteration of the event
+ * loop, for seconds when thousands of keys are woken at once.
  */
 const MAX_BUSY_MS = 10;
 
 /**
  * Runs a handler for woken keys. Queues each key at most once, never runs a key twice at the same
  * time, and retries failures with growing, bounded delays. Wake a key as often as events arrive.
- * After every 10 ms of passes, counted up to their first wait, the event loop turns before the next
- * pass starts.
+ * After every 10 ms of passes, the next pass starts in a later iteration of the event loop. Only
+ * the synchronous part of a pass counts, up to its first `await`.
  */
 export class WorkQueue<Key extends string> {
   /** Time at which each key began to wait, on the monotonic clock. */

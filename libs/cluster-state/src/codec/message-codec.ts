@@ -16,8 +16,8 @@ export interface MessageCodec<Schema extends DescMessage> {
   /** @throws The errors of `toBinary`. */
   encode(message: MessageShape<Schema>): EncodedMessage;
   /**
-   * @param bytes - Read-only from now on if the type has fields of the type `bytes`, which share the
-   *   memory. No other part of the message does.
+   * @param bytes - Read-only from now on when the type has `bytes` fields, which share the memory.
+   *   Nothing else of the message shares it.
    * @throws The errors of `fromBinary`.
    */
   decode(bytes: Uint8Array): MessageShape<Schema>;

@@ -12,7 +12,8 @@ import { IndexedView } from './view.js';
 
 /**
  * A view that a store fills while it is opened, so that its records need not be read once more.
- * Pass the view as the `entryReader` of the store, then to `openClusterState` with the same store.
+ * Pass the view as the `entryConsumer` of the store, then to `openClusterState` with the same
+ * store.
  */
 export class PreloadedView {
   private readonly filled = new IndexedView();
@@ -34,7 +35,7 @@ export class PreloadedView {
       this.filled.apply(kind, id, after);
       this.count += 1;
     } catch {
-      // The view then reads the store, and finds a store of another version before such a record.
+      // The store is then read again at the start, which reports another layout before this record.
       this.hasFailed = true;
     }
   }
@@ -58,7 +59,7 @@ export class PreloadedView {
 
 /** Decodes a record that shares no memory with `value`. */
 function decode(kind: RecordKind, id: string, value: Uint8Array): RecordOf<RecordKind> {
-  // Only fields of the type `bytes` share the memory, which replicas lack.
+  // Replicas have no fields of the type `bytes`, the only ones that share the memory of `value`.
   return decodeRecord(kind, id, kind === 'replica' ? value : value.slice());
 }
 

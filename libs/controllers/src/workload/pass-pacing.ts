@@ -4,7 +4,8 @@ import type { Clock } from '@cloudless/base';
 const PACED_FROM_MS = 0.25;
 /**
  * Pause after a pass, as a multiple of its duration and of the number of pausing workloads: the
- * passes of all paused workloads together take at most a seventh of a core.
+ * passes of all paused workloads together take a seventh of a core, and more only when
+ * {@link MAX_PAUSE_MS} shortens their pauses.
  */
 const PAUSE_FACTOR = 6;
 /**
@@ -14,8 +15,8 @@ const PAUSE_FACTOR = 6;
 const MIN_PAUSE_MS = 10;
 /**
  * Longest pause: the longest delay of a replacement or of the next step of a rollout, when a
- * thousand workloads of a thousand replicas change at the same time. A shorter one would let their
- * passes take all of a core.
+ * thousand workloads of a thousand replicas change at the same time. With a shorter limit, their
+ * passes would take all of a core.
  */
 const MAX_PAUSE_MS = 5_000;
 /** Longest pause of a workload while no other workload pauses. */

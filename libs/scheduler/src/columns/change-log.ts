@@ -24,8 +24,8 @@ export class ChangeLog {
   }
 
   /**
-   * Returns the changes after `position`; undefined when some of them are forgotten. The next change
-   * may overwrite them.
+   * Returns the changes after `position`; undefined when some of them are forgotten. The next
+   * change may overwrite them.
    */
   since(position: number): Int32Array | undefined {
     return position < this.forgotten

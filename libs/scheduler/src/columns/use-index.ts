@@ -17,9 +17,9 @@ export interface UseSearch {
   readonly cpu: number;
   readonly memory: number;
   /**
-   * Largest sum of the distances of CPU and memory. Infinity: all nodes. Nodes whose shares differ
-   * less after the change may be further away by {@link BALANCE_DISTANCE}, and those that are highly
-   * used must be nearer by {@link HIGH_USE_DISTANCE}.
+   * Largest sum of the distances of CPU and memory. Infinity: all nodes. Nodes whose shares come
+   * closer together may be further away by {@link BALANCE_DISTANCE}; nodes that are highly used
+   * must be nearer by {@link HIGH_USE_DISTANCE}.
    */
   readonly distance: number;
   /** Change of the share of CPU minus change of the share of memory. */
@@ -43,7 +43,7 @@ interface IdleNodes {
  * everything is used, because it has shrunk, is in the last cells.
  *
  * Nodes without replicas, often most of the cluster, have lists of their own, of which the shares
- * are known exactly: a search passes all of them at once.
+ * are known exactly: a search takes or skips a whole list.
  */
 export class UseIndex {
   /** First slot of each cell, by size. */
@@ -54,8 +54,8 @@ export class UseIndex {
   private next: Int32Array;
   private previous: Int32Array;
   /**
-   * Cell of each slot among those of all sizes; {@link NONE} for a slot that is not listed; less for
-   * one in a list of idle nodes.
+   * List of each slot: the number of its cell among all sizes, {@link NONE} for an unlisted slot,
+   * or a number below {@link NONE} for a list of idle nodes.
    */
   private listOf: Int32Array;
 
@@ -214,8 +214,8 @@ function findCells(row: number, search: UseSearch): number {
   let first = CELLS;
   let last = NONE;
   if (skew !== 0) {
-    // The difference gets smaller only where CPU is below memory by more than half of the skew, or
-    // above for a negative skew. The last row ends at 1: nothing is balanced by using more than all.
+    // The shares come closer only where CPU is below memory by more than half of the skew, or above
+    // for a negative skew. The last row ends at 1: use beyond the capacity balances nothing.
     first = toCell(memory - wide);
     last = toLastCell(memory + wide);
     if (skew > 0) first = Math.max(first, toCell(row / CELLS + skew / 2));

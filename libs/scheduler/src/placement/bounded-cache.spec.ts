@@ -31,7 +31,7 @@ class PlainCache {
 }
 
 describe('BoundedCache', () => {
-  it('drops what was not used for longest, over any history', () => {
+  it('drops the least recently used entries', () => {
     const step = fc.oneof(
       { weight: 20, arbitrary: fc.nat(15).map(String) },
       { weight: 20, arbitrary: fc.nat(300).map(String) },

@@ -4,8 +4,8 @@ interface Entry<Value> {
 }
 
 /**
- * A cache that has too many entries drops this share of its limit more than it must, the oldest
- * first: each search for the oldest entry passes the places of up to several thousand dropped ones.
+ * Share of the limit that a full cache drops at once, the oldest entries first. To find the oldest
+ * entry of a map takes longer the more entries were deleted before it, so that is done rarely.
  */
 const SPARE_SHARE = 1 / 64;
 

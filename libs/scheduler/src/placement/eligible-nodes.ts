@@ -4,13 +4,13 @@ import type { RequestTerms } from '../signatures/request-terms.js';
 import type { SpreadCeiling } from '../trees/spread-ceiling.js';
 
 /**
- * The nodes that all filters allow for one replica of a request, but the filters over free amounts
- * and host ports. Valid until the next change of a node or a reservation.
+ * The nodes that pass every filter for one replica of a request, except those of free amounts, host
+ * ports and the number of replicas. Valid until the next change of a node or a reservation.
  */
 export class EligibleNodes {
   /**
-   * Equal for requests with the same nodes, which change with the nodes alone. Undefined when the
-   * nodes depend on other replicas.
+   * Requests with the same key have the same nodes until a node changes. Undefined when the nodes
+   * also depend on other replicas.
    */
   readonly key: string | undefined;
   private readonly allowed: Uint8Array;

@@ -26,7 +26,7 @@ const MARGIN = 1e-9;
 const HIGH = HIGH_UTILISATION + MARGIN;
 
 /**
- * Allowed nodes from which on a look at the nodes by their use costs less than one at all of them.
+ * With fewer allowed nodes, a scan of all of them costs less than a search in the index by use.
  */
 const MIN_INDEXED_NODES = 256;
 

@@ -4,7 +4,7 @@ import { DIMENSIONS, REPLICA_DIMENSION } from './demand.js';
 import { NEVER_FITS, toNeed } from './need.js';
 import { RowStore } from './row-store.js';
 
-/** Largest amounts of a priority that are kept. A bound counts one victim more at most. */
+/** Largest amounts kept for each priority and dimension. A bound counts at most one victim more. */
 const LARGEST = 3;
 
 /** Numbers of one priority of a node: the priority, and a sum of each dimension. */
@@ -98,9 +98,9 @@ export class HeldSums {
   }
 
   /**
-   * Returns priorities such that no victim set of a node has better ones, from the highest to the
-   * lowest: more than {@link findNeed} says, in more time. The parameters are those of
-   * {@link findNeed}.
+   * Returns a lower bound of the priorities of a victim set of a node, from the highest to the
+   * lowest, in the order of `compareVictimPriorities`. Tighter than {@link findNeed}, and slower.
+   * The parameters are those of {@link findNeed}.
    * @param shortages - Changed by the call.
    */
   listLeastPriorities(

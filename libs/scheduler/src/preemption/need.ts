@@ -1,3 +1,6 @@
+// A need says in one number what a node lacks for a request: nothing (FITS), nothing once leaving
+// replicas have ended, a lower bound of its victims (toNeed), or too much for any eviction.
+
 /** The node has the resources of the request now. */
 export const FITS = -1;
 /** The node has the resources as soon as its leaving replicas have ended. */
@@ -10,7 +13,7 @@ const BOUND_RADIX = 65_536;
 
 /** The bounds that one number of `NodeSums.need` holds. */
 export interface VictimBound {
-  /** No victim set of the node has a lower highest priority. */
+  /** The highest priority in any victim set of the node is at least this one. */
   readonly priority: number;
   /** No victim set of the node has fewer victims of this priority or a higher one. */
   readonly victims: number;

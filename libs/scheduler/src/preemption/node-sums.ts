@@ -104,8 +104,8 @@ export class NodeSums {
   }
 
   /**
-   * Returns priorities such that no victim set of a node has better ones, from the highest to the
-   * lowest. Takes more time than {@link need}, and tells more nodes apart.
+   * Returns a lower bound of the priorities of a victim set of a node, from the highest to the
+   * lowest, in the order of `compareVictimPriorities`. Tighter than {@link need}, and slower.
    */
   listLeastPriorities(slot: Slot, demand: Demand, priority: number): readonly number[] {
     if (this.measureShortages(slot, demand) !== 'always') return [];

@@ -115,7 +115,8 @@ export class PreemptionSearch {
 
   /**
    * Decides by the nodes of a round.
-   * @param need - No other node has a need with a highest priority up to that of this need.
+   * @param need - Need of the best node of the round. On every other node, the highest priority
+   *   that has to leave is higher than the one of this need.
    * @returns The best of the nodes when another one may be better.
    */
   private decideOn(

@@ -255,7 +255,7 @@ describe('preempt', () => {
     });
   });
 
-  it('finds the best of many nodes with priorities of more kinds than bands', () => {
+  it('finds the best of 90 nodes that have 91 different priorities', () => {
     const nodes = Array.from({ length: 90 }, (_, index) => node(`n${index + 10}`));
     const reservations = nodes.flatMap(({ id }, index) => [
       low(`a-${index}`, { nodeId: id, priority: 140 - index }),

@@ -5,9 +5,9 @@ import type { HeldSums } from './held-sums.js';
 import { PriorityMembers } from './priority-members.js';
 
 /**
- * Finds the nodes that hold replicas of a priority. The lowest priority that has to leave on a node
- * is a priority that the node holds, so that the nodes with the best victims are members of the
- * first priority of which some member has enough.
+ * Finds the nodes that hold replicas of a priority. The highest priority that has to leave a node
+ * is one that the node holds. So the nodes with the best victims are members of the lowest priority
+ * that has a member with enough resources once this and all lower priorities have left.
  */
 export class PriorityIndex {
   /** Ascending. Priorities without members stay: there are few. */

@@ -247,7 +247,7 @@ export class Ledger {
     return held;
   }
 
-  /** Calls `visit` with what each reservation of a slot holds, without an object for each of them. */
+  /** Calls `visit` for each reservation of a slot, without creating an object for each. */
   forEachClaim(slot: Slot, visit: (claim: Claim, isLeaving: boolean) => void): void {
     for (const entry of this.entries.onNode(slot)) {
       const claim = this.entries.claims[entry];

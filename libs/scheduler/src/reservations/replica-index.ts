@@ -10,7 +10,8 @@ const PLACE = 2;
  * `Map` with a million texts takes twice the memory, keeps the garbage collector busy, and looks at
  * several texts for each id that is not there.
  *
- * Equal hashes only cost time, and replica ids are made by the caller, not by users.
+ * Ids with equal hashes are found more slowly, never wrongly. Users cannot provoke such ids: the
+ * control plane makes them.
  */
 export class ReplicaIndex {
   /** Number of ids. */

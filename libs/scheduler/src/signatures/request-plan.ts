@@ -163,8 +163,8 @@ export class RequestPlan {
   }
 
   /**
-   * Returns the terms of {@link score}, for a slot on which the replica fits. Slots with equal terms
-   * may share an object.
+   * Returns the terms of {@link score}, for a slot on which the replica fits. Slots with equal
+   * terms may share an object.
    */
   scoreTerms(slot: Slot): ScoreTerms {
     const classId = this.table.classOf[slot] ?? 0;

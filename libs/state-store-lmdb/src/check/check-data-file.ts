@@ -1,5 +1,5 @@
 import { TABLE_NAMES } from '../engine/tables.js';
-import { EntrySums, type EntryReader } from './entry-sums.js';
+import { EntrySums, type EntryConsumer } from './entry-sums.js';
 import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
 import { PageFile } from './page-file.js';
 
@@ -46,16 +46,16 @@ interface Meta {
  * and each table must have the stated number of pages. Sums up the records on the way;
  * `checkRecords` checks what follows from the sums. Reads each page once: a few seconds per GiB when
  * the file is cached. Blocks the event loop.
- * @param reader - Receives the entries, before it is known whether the file is intact.
+ * @param consumer - Gets the entries, before it is known whether the file is intact.
  * @returns Used and free space of the file, and the sums.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
-export function checkDataFile(file: string, reader?: Pick<EntryReader, 'add'>): CheckedFile {
+export function checkDataFile(file: string, consumer?: Pick<EntryConsumer, 'add'>): CheckedFile {
   return PageFile.check(file, (pages) => {
     const newest = readNewestMeta(pages);
     pages.expectPages(newest.lastPage);
     const [free, main] = newest.databases;
-    const sums = new EntrySums(reader);
+    const sums = new EntrySums(consumer);
     const { visitors } = sums;
     const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction, {
       visitors,

@@ -17,8 +17,8 @@ export interface LeasedEntry {
   readonly key: string;
 }
 
-/** Receives all entries of a store while it is opened. Must not throw. */
-export interface EntryReader {
+/** Gets every entry of a store while the store is opened. Must not throw. */
+export interface EntryConsumer {
   /**
    * Called with each entry, in the order of the keys.
    * @param value - Only valid during the call.
@@ -47,8 +47,8 @@ export class EntrySums {
   private newest: Revision = 0n;
   private fault: unknown;
 
-  /** @param reader - Receives the entries. Default: nobody. */
-  constructor(private readonly reader?: Pick<EntryReader, 'add'>) {
+  /** @param consumer - Gets the entries. Default: nobody. */
+  constructor(private readonly consumer?: Pick<EntryConsumer, 'add'>) {
     this.visitors = new Map([
       [
         'entries',
@@ -116,17 +116,17 @@ export class EntrySums {
     start: number,
     end: number,
   ): void {
-    const { entry, reader } = this;
+    const { entry, consumer } = this;
     entry.read(keys, keyStart, keyEnd, records, start, end);
     const { modRevision, lease, valueStart } = entry;
     this.sum = addHashes(this.sum, entry.hash);
     if (modRevision > this.newest) this.newest = modRevision;
-    if (lease === undefined && reader === undefined) return;
+    if (lease === undefined && consumer === undefined) return;
     const key = keys.toString('utf8', keyStart, keyEnd);
     if (lease !== undefined) this.leased.push({ lease, key });
-    if (reader === undefined) return;
+    if (consumer === undefined) return;
     const value = new Uint8Array(records.buffer, records.byteOffset + valueStart, end - valueStart);
-    reader.add(key, value, modRevision);
+    consumer.add(key, value, modRevision);
   }
 
   private addLease(key: Buffer, record: Buffer): void {

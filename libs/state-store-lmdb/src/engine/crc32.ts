@@ -1,6 +1,6 @@
 import { crc32 as nativeCrc32 } from 'node:zlib';
 
-/** Longer parts are left to the native function, whose call and view cost as much as 400 bytes. */
+/** Longer parts go to the native function, one call of which costs as much as 400 bytes here. */
 const MAX_BYTES = 512;
 
 /** The polynomial of Ethernet and zlib, bits reversed. */
@@ -10,8 +10,8 @@ const POLYNOMIAL = 0xedb8_8320;
 const [TABLE_0, TABLE_1, TABLE_2, TABLE_3] = createTables();
 
 /**
- * Returns the CRC-32 of a part of a buffer, as `crc32` of `node:zlib` does for short parts in a
- * fraction of the time.
+ * Returns the CRC-32 of a part of a buffer, an unsigned number of 32 bits: the result of `crc32` of
+ * `node:zlib`, in a fraction of its time for parts of up to {@link MAX_BYTES} bytes.
  * @param start - First byte of the part; `end` is the first byte after the part.
  * @param initial - CRC of what precedes the part, to continue it. Default: nothing precedes.
  */

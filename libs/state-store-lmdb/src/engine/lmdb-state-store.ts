@@ -12,7 +12,7 @@ import {
 } from '@cloudless/state-store';
 import { checkDataFile, type FileUse } from '../check/check-data-file.js';
 import { checkRecords } from '../check/check-records.js';
-import type { EntryReader, EntrySums } from '../check/entry-sums.js';
+import type { EntryConsumer, EntrySums } from '../check/entry-sums.js';
 import { compactDataFile } from '../file/compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, encodeFormat } from '../file/create-data-file.js';
 import { prepareDataDirectory } from '../file/data-directory.js';
@@ -67,7 +67,7 @@ export interface LmdbStateStoreOptions {
    * Receives all entries while the data file is checked, which saves reading them afterwards. They
    * count only after `end`: the file may be refused.
    */
-  readonly entryReader?: EntryReader;
+  readonly entryConsumer?: EntryConsumer;
 }
 
 /**
@@ -93,7 +93,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   try {
     if (!(await fileExists(file))) await createDataFile(directory.path, async () => undefined);
     let checkFiles = createFileCheck(file, lock);
-    const use = checkDataFile(file, options.entryReader);
+    const use = checkDataFile(file, options.entryConsumer);
     let { sums } = use;
     let tables = await openChecked(file, sums, sync);
     if (await compactIfWorthwhile(tables, file, use, log ?? silentLog)) {
@@ -101,7 +101,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
       ({ sums } = checkDataFile(file)); // the copy has the same entries
       tables = await openChecked(file, sums, sync);
     }
-    options.entryReader?.end(readHead(tables).revision);
+    options.entryConsumer?.end(readHead(tables).revision);
     const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, sums.segments);
     const storage = new LmdbStorage(file, tables, window, {
       checkFiles,

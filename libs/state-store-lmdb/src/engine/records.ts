@@ -86,7 +86,7 @@ const TWO_TO_32 = 2 ** 32;
 export class EntryHeadReader {
   /** Hash of key and record, as {@link hashRecord} returns. */
   hash = 0;
-  /** Mod revision. Entries of one transaction that are read one after the other share the object. */
+  /** Mod revision. Successive entries of one transaction share the bigint. */
   modRevision: Revision = 0n;
   lease: LeaseId | undefined;
   /** Offset of the value, which ends with the record. */

@@ -30,13 +30,15 @@ const { values } = parseArgs({
     directory: { type: 'string', default: tmpdir() },
     // Directory for a CPU profile of the coordinator for each phase; raises its CPU time.
     profile: { type: 'string' },
+    // File for the log of the last process of the coordinator.
+    log: { type: 'string' },
     // File for the time series, as JSON.
     series: { type: 'string' },
     // Largest figures per replica of the phase `create`, such as commits=0.2,orders=1.1.
     limits: { type: 'string', default: '' },
     // Memory limit of the coordinator's heap, MiB.
     heap: { type: 'string' },
-    // Memory for new objects of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
+    // Largest semi-space of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
     'semi-space': { type: 'string', default: '64' },
   },
 });
@@ -242,6 +244,7 @@ try {
 } finally {
   await coordinator.stop('SIGKILL');
   agents.stop();
+  if (values.log !== undefined) await writeFile(values.log, coordinator.logLines.join('\n'));
   if (values.series !== undefined)
     await writeFile(values.series, JSON.stringify(recorder.series, null, 1));
   await rm(directory, { recursive: true, force: true });

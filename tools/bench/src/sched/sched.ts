@@ -34,7 +34,7 @@ const { values, positionals } = parseArgs({
   options: {
     nodes: { type: 'string', default: '5000' },
     seed: { type: 'string', default: '1' },
-    // CPU seconds of one case; a slower scheduler makes fewer placements.
+    // CPU seconds of one case in one round; a slower scheduler makes fewer placements.
     budget: { type: 'string', default: '20' },
     // Rounds of the benchmarks with short cases; the report has the median round of each case.
     rounds: { type: 'string', default: '9' },
@@ -61,7 +61,7 @@ const options: SchedOptions = {
   violations,
 };
 const { run, name } = BENCHMARKS[chosen];
-// The compiler of Node.js has seen the code often before the measured run.
+// A warm-up: the compiler of Node.js optimises a part of the code before the first measured round.
 run({ ...options, nodes: Math.min(1_000, options.nodes), budgetSeconds: 5 });
 const rounds = Number(values.rounds);
 const cases = isRounded(chosen)

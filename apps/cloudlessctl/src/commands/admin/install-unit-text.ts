@@ -144,7 +144,7 @@ function coordinatorSections({ args }: UnitOptions): readonly Section[] {
     ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
-      'Fewer collections of garbage under load, for up to 150 MiB more memory then.',
+      'Less garbage collection under load, for up to 150 MiB more memory.',
       ['Environment', 'NODE_OPTIONS=--max-semi-space-size=64'],
     ],
     [

@@ -62,7 +62,7 @@ export class EventLoopQuota {
     });
   }
 
-  /** True when an action may run at once: fewer than allowed ran in this iteration, and none waits. */
+  /** True when an action may run at once: the limit of this iteration has room, and none waits. */
   private get isFree(): boolean {
     return this.queue.size === 0 && this.granted < this.perIteration;
   }

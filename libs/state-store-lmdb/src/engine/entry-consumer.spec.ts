@@ -2,13 +2,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Revision, StateStore } from '@cloudless/state-store';
-import { openLmdbStateStore, type EntryReader } from '../index.js';
+import { openLmdbStateStore, type EntryConsumer } from '../index.js';
 import { createTemporaryDirectory, removeTemporaryDirectories } from '../testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
 /** Keeps what it receives. */
-class RecordingReader implements EntryReader {
+class RecordingConsumer implements EntryConsumer {
   readonly entries: { key: string; value: string; modRevision: Revision }[] = [];
   revision: Revision | undefined;
 
@@ -21,10 +21,10 @@ class RecordingReader implements EntryReader {
   }
 }
 
-const open = (directory: string, entryReader?: EntryReader): Promise<StateStore> =>
+const open = (directory: string, entryConsumer?: EntryConsumer): Promise<StateStore> =>
   openLmdbStateStore({
     ...{ directory, clock: new ManualClock(), historyLimit: 10, sync: false },
-    ...(entryReader === undefined ? {} : { entryReader }),
+    ...(entryConsumer === undefined ? {} : { entryConsumer }),
   });
 
 /** Writes short and long values, also on a lease, and deletes some of them. */
@@ -58,14 +58,14 @@ it.each([
     for (let index = 0; index < keys - 20; index += 1)
       await written.txn([], [{ delete: `é/${index}` }]);
   await written.close();
-  const reader = new RecordingReader();
+  const reader = new RecordingConsumer();
   const store = await open(directory, reader);
   expect(reader.entries).toEqual(await readEntries(store));
   expect(reader.revision).toBe(await store.revision());
   await store.close();
 });
 
-it('does not end the reading of a data file that is refused', async () => {
+it('does not call `end` when the data file is refused', async () => {
   const directory = join(await createTemporaryDirectory(), 'data');
   const written = await open(directory);
   await fill(written, 50);
@@ -76,7 +76,7 @@ it('does not end the reading of a data file that is refused', async () => {
   for (let at = content.indexOf('47 47 '); at >= 0; at = content.indexOf('47 47 ', at))
     content.write('x', at);
   await writeFile(file, content);
-  const reader = new RecordingReader();
+  const reader = new RecordingConsumer();
   await expect(open(directory, reader)).rejects.toThrow('data file is damaged');
   expect(reader.revision).toBeUndefined();
 });
