@@ -51,11 +51,14 @@ const change = (kind: string, before: unknown, after: unknown): RecordChange =>
 
 /**
  * A workload with two replicas on a node of 100 m CPU. Replicas of version 2 request no CPU and
- * host port 80.
+ * host port 80. The store holds a forced drain of node-2.
  */
 function aView(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
-  const node = create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } });
+  const nodes = [
+    create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } }),
+    create(NodeRecordSchema, { id: 'node-2', draining: true, drain: { force: true } }),
+  ];
   const templates = [
     { resources: { requests: { cpuMillis: 60 } } },
     { ports: [{ containerPort: 8080, hostPort: 80 }, { containerPort: 8081 }] },
@@ -63,7 +66,10 @@ function aView(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): Ch
   return {
     workload: () => ({ value: workload(mode === undefined ? {} : { mode }), revision: 1n }),
     control: () => undefined,
-    node: (id: string) => (id === 'node-1' ? { value: node, revision: 1n } : undefined),
+    node: (id: string) => {
+      const value = nodes.find((node) => node.id === id);
+      return value === undefined ? undefined : { value, revision: 1n };
+    },
     version: (_uid: string, version: number) =>
       create(VersionRecordSchema, { version, template: templates[version - 1]! }),
     replicasOf: () => stored,
@@ -76,10 +82,12 @@ const HEALTHY_NODE: NodeFacts = {
   draining: new Set<string>(),
   cordoned: new Set<string>(),
 };
+const TWO_HEALTHY_NODES: NodeFacts = { ...HEALTHY_NODE, alive: new Set(['node-1', 'node-2']) };
 const tainted = (effect: Effect) =>
   new Map([['node-1', [create(TaintSchema, { key: 'spot', effect })]]]);
 const three = [replica(), replica({ id: 'u-2' }), replica({ id: 'u-3' })];
 const leaving = replica({ desiredRunning: false });
+const onDrained = replica({ id: 'u-2', nodeId: 'node-2' });
 const rows: readonly {
   readonly name: string;
   readonly check: Checker;
@@ -132,6 +140,22 @@ const rows: readonly {
     check: stopsKeepMinAvailable,
     replicas: [leaving, replica({ id: 'u-2', nodeId: 'node-9' })],
     changes: [change('replica', replica(), leaving)],
+    violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+  },
+  {
+    name: 'a voluntary stop while the other ready replica is on a node with a forced drain',
+    check: stopsKeepMinAvailable,
+    replicas: [leaving, onDrained],
+    changes: [change('replica', replica(), leaving)],
+    nodeFacts: { ...TWO_HEALTHY_NODES, draining: new Set(['node-2']) },
+    violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+  },
+  {
+    name: 'a stop on a node with a forced drain that the coordinator did not know',
+    check: stopsKeepMinAvailable,
+    replicas: [replica({ ...onDrained, desiredRunning: false })],
+    changes: [change('replica', onDrained, replica({ ...onDrained, desiredRunning: false }))],
+    nodeFacts: TWO_HEALTHY_NODES,
     violation: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
@@ -224,6 +248,13 @@ describe('commit checkers', () => {
       check: stopsKeepMinAvailable,
       changes: [change('replica', replica(), leaving)],
       replicas: three,
+    },
+    {
+      name: 'a stop decided before the coordinator knew the forced drain of another node',
+      check: stopsKeepMinAvailable,
+      changes: [change('replica', replica(), leaving)],
+      replicas: [leaving, onDrained],
+      nodeFacts: TWO_HEALTHY_NODES,
     },
     {
       name: 'a replacement of a replica on a draining node',

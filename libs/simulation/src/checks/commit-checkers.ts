@@ -172,10 +172,18 @@ function isStopOfRecreate(
   return strategy === Strategy.RECREATE && isInProgress && canonicalVersion(version) !== wanted;
 }
 
-/** Returns true when the node's drain is forced, and its deadline, if any, has passed. */
-function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: NodeFacts): boolean {
+/**
+ * Returns true when the node's drain is forced, its deadline, if any, has passed, and the node was
+ * draining in the view of the coordinator at the decision. A drain that became durable later is no
+ * condition of the commit, so the decision counts the replicas of that node.
+ */
+function isForced(
+  view: CheckedView,
+  { nodeId }: ReplicaRecord,
+  { draining: knownDraining, wallMs }: NodeFacts,
+): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
-  if (!draining || drain?.force !== true) return false;
+  if (!draining || !knownDraining.has(nodeId) || drain?.force !== true) return false;
   return (
     drain.deadline === undefined || (wallMs !== undefined && timestampMs(drain.deadline) <= wallMs)
   );

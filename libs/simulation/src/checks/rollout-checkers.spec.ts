@@ -135,7 +135,7 @@ function commitOf(changes: readonly RecordChange[], rolloutState: RolloutState):
   } as unknown as CheckedView;
   const nodeFacts = {
     alive: new Set(['node-1']),
-    draining: new Set<string>(),
+    draining: new Set(forced ? ['node-1'] : []),
     cordoned: new Set<string>(),
     wallMs: NOW_MS,
   };
