@@ -39,6 +39,11 @@ export interface AgentCounts {
   readonly cpuSeconds: number;
   /** Resident memory of the process, bytes. */
   readonly memoryBytes: number;
+  /**
+   * Longest time since the last count for which the main loop of the process stood still, so that no
+   * agent sent a ping, milliseconds.
+   */
+  readonly longestStallMs: number;
 }
 
 /** Replies of the process, in the order of the commands. */

@@ -2,6 +2,7 @@
 // controls it by messages. Up to 40 agents share a connection, the limit of the coordinator for one
 // client without identity.
 import * as http2 from 'node:http2';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import type { Welcome } from '@cloudless/api';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
@@ -96,6 +97,8 @@ class AgentGroup {
 }
 
 const groups: AgentGroup[] = [];
+const loopDelay = monitorEventLoopDelay();
+loopDelay.enable();
 
 async function start({
   coordinator,
@@ -141,7 +144,10 @@ function count(): AgentCounts {
     }
   }
   const { user, system } = process.cpuUsage();
+  const longestStallMs = Math.round(loopDelay.max / 1e6);
+  loopDelay.reset();
   return {
+    longestStallMs,
     ...shared,
     connections: groups.filter((group) => group.isOpen && !group.isLost).length,
     running,

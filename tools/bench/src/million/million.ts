@@ -216,7 +216,13 @@ async function restart(): Promise<Record<string, unknown>> {
   const readySeconds = (systemClock.now() - startedAt) / 1_000;
   const readyCpuSeconds = coordinator.readFigures().cpuSeconds;
   const admittedWanted = before.admitted;
-  while ((await agents.count()).admitted < admittedWanted) await sleep(systemClock, 100);
+  let agentsLongestStallMs = 0;
+  for (;;) {
+    const { admitted, longestStallMs } = await agents.count();
+    agentsLongestStallMs = Math.max(agentsLongestStallMs, longestStallMs);
+    if (admitted >= admittedWanted) break;
+    await sleep(systemClock, 100);
+  }
   const seconds = (systemClock.now() - startedAt) / 1_000;
   const { cpuSeconds, memoryBytes } = coordinator.readFigures();
   await checkStatus('restart');
@@ -230,6 +236,9 @@ async function restart(): Promise<Record<string, unknown>> {
     secondsUntilAllAgentsAreAdmitted: seconds,
     cpuSecondsUntilAllAgentsAreAdmitted: cpuSeconds,
     memoryMb: Math.round(memoryBytes / 1e6),
+    // Agents whose process stands still for a lease are lost, whatever the coordinator does.
+    agentsLongestStallMs,
+    longestSweepLagMs: 1_000 * sumOf(metrics, 'cloudless_lease_sweep_lag_seconds'),
     nodeLosses: sumOf(metrics, 'cloudless_node_losses_total'),
     orders: sumOf(metrics, 'cloudless_orders_sent_total'),
     ordersAgain: sumOf(metrics, 'cloudless_orders_sent_total', 'again="true"'),
