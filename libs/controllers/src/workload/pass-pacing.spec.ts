@@ -25,8 +25,32 @@ describe('PassPacing', () => {
     await clock.advance(300);
     pacing.recordPass('a', 20);
     expect(pacing.getWaitMs('a')).toBe(240);
-    pacing.recordPass('d', 1_000);
-    expect(pacing.getWaitMs('d')).toBe(5_000);
+    pacing.recordPass('d', 200);
+    expect(pacing.getWaitMs('d')).toBe(1_000);
+  });
+
+  it('pauses longer than a second when the passes of all workloads take longer than a half', () => {
+    const pacing = new PassPacing(new ManualClock());
+    for (let each = 0; each < 400; each += 1) pacing.recordPass(`w-${each}`, 5);
+    pacing.recordPass('last', 5);
+    expect(pacing.getWaitMs('last')).toBe(2 * 401 * 5);
+  });
+
+  it('pauses no longer because one pass of many took long', () => {
+    const pacing = new PassPacing(new ManualClock());
+    for (let each = 0; each < 100; each += 1) pacing.recordPass(`w-${each}`, 0.5);
+    pacing.recordPass('long', 300);
+    expect(pacing.getWaitMs('long')).toBe(1_000);
+  });
+
+  it('counts no pass of a pause that has ended', async () => {
+    const clock = new ManualClock();
+    const pacing = new PassPacing(clock);
+    for (let each = 0; each < 400; each += 1) pacing.recordPass(`w-${each}`, 5);
+    await clock.advance(10_000);
+    for (let each = 0; each < 100; each += 1) pacing.recordPass(`w-${each}`, 2);
+    pacing.recordPass('last', 2);
+    expect(pacing.getWaitMs('last')).toBe(1_000);
   });
 
   it('ends the pause of a workload that a user has changed', () => {
@@ -40,7 +64,7 @@ describe('PassPacing', () => {
     const clock = new ManualClock();
     const pacing = new PassPacing(clock);
     for (let each = 0; each < 1_000; each += 1) pacing.recordPass(`w-${each}`, 20);
-    await clock.advance(5_000);
+    await clock.advance(60_000);
     pacing.recordPass('w', 20);
     expect(pacing.size).toBe(1);
     expect(pacing.getWaitMs('w')).toBe(120);

@@ -14,13 +14,26 @@ const PAUSE_FACTOR = 6;
  */
 const MIN_PAUSE_MS = 10;
 /**
- * Longest pause: the longest delay of a replacement or of the next step of a rollout, when a
- * thousand workloads of a thousand replicas change at the same time. With a shorter limit, their
- * passes would take all of a core.
+ * Longest pause: the longest delay of a replacement or of the next step of a rollout, when hundreds
+ * of workloads change at the same time.
  */
-const MAX_PAUSE_MS = 5_000;
+const MAX_PAUSE_MS = 1_000;
+/**
+ * The pause may be longer than {@link MAX_PAUSE_MS}, up to this multiple of the passes of all
+ * pausing workloads. These take a third of a core then: the passes over a thousand workloads of a
+ * thousand replicas take seconds, and would otherwise leave nothing for other work.
+ */
+const ROUND_FACTOR = 2;
 /** Longest pause of a workload while no other workload pauses. */
 const MAX_SINGLE_PAUSE_MS = 250;
+
+/** The pause of one workload after a pass. */
+interface Pause {
+  /** On the monotonic clock. */
+  readonly endMs: number;
+  /** Duration of the pass, milliseconds. */
+  readonly durationMs: number;
+}
 
 /**
  * Limits the share of time that passes over large workloads take. A pass looks at every replica,
@@ -29,29 +42,32 @@ const MAX_SINGLE_PAUSE_MS = 250;
  * and {@link skipPause} ends the pause for changes that users made.
  */
 export class PassPacing {
-  /** End of the pause of each workload, on the monotonic clock. */
-  private readonly pauseEndMs = new Map<string, number>();
+  /** By workload; the ends are almost in order. */
+  private readonly pauses = new Map<string, Pause>();
+  /** Sum of the durations of the passes before {@link pauses}, milliseconds. */
+  private roundMs = 0;
 
   constructor(private readonly clock: Pick<Clock, 'now'>) {}
 
   /** Number of workloads that are remembered. */
   get size(): number {
-    return this.pauseEndMs.size;
+    return this.pauses.size;
   }
 
   /** Returns the milliseconds until the next pass over a workload may begin. */
   getWaitMs(uid: string): number {
-    const endMs = this.pauseEndMs.get(uid);
-    if (endMs === undefined) return 0;
-    const waitMs = endMs - this.clock.now();
+    const pause = this.pauses.get(uid);
+    if (pause === undefined) return 0;
+    const waitMs = pause.endMs - this.clock.now();
     if (waitMs > 0) return waitMs;
-    this.pauseEndMs.delete(uid);
+    this.forget(uid, pause);
     return 0;
   }
 
   /** Lets the next pass over a workload begin at once. */
   skipPause(uid: string): void {
-    this.pauseEndMs.delete(uid);
+    const pause = this.pauses.get(uid);
+    if (pause !== undefined) this.forget(uid, pause);
   }
 
   /**
@@ -61,20 +77,27 @@ export class PassPacing {
   recordPass(uid: string, durationMs: number): void {
     if (durationMs < PACED_FROM_MS) return;
     const now = this.clock.now();
-    const others = this.countPausing(now);
-    const longestMs = others === 0 ? MAX_SINGLE_PAUSE_MS : MAX_PAUSE_MS;
+    this.skipPause(uid);
+    this.forgetEnded(now);
+    const others = this.pauses.size;
+    const roundMs = this.roundMs + durationMs;
+    const longestMs =
+      others === 0 ? MAX_SINGLE_PAUSE_MS : Math.max(MAX_PAUSE_MS, ROUND_FACTOR * roundMs);
     const pauseMs = Math.max(MIN_PAUSE_MS, PAUSE_FACTOR * durationMs * (1 + others));
-    // The workload moves to the end: the ends of the pauses are almost in order.
-    this.pauseEndMs.delete(uid);
-    this.pauseEndMs.set(uid, now + Math.min(longestMs, pauseMs));
+    this.pauses.set(uid, { endMs: now + Math.min(longestMs, pauseMs), durationMs });
+    this.roundMs = roundMs;
   }
 
-  /** Counts the workloads that pause. Forgets the oldest pauses that have ended. */
-  private countPausing(now: number): number {
-    for (const [uid, endMs] of this.pauseEndMs) {
-      if (endMs > now) break;
-      this.pauseEndMs.delete(uid);
+  /** Forgets the oldest pauses that have ended. */
+  private forgetEnded(now: number): void {
+    for (const [uid, pause] of this.pauses) {
+      if (pause.endMs > now) return;
+      this.forget(uid, pause);
     }
-    return this.pauseEndMs.size;
+  }
+
+  private forget(uid: string, { durationMs }: Pause): void {
+    this.pauses.delete(uid);
+    this.roundMs = this.pauses.size === 0 ? 0 : this.roundMs - durationMs;
   }
 }
