@@ -64,4 +64,23 @@ describe('OrderResends', () => {
     expect([session.looks, session.resends]).toEqual([1, 1]);
     resends.close();
   });
+
+  it('spreads the looks of many sessions over a minute, without those that have ended', async () => {
+    const clock = new ManualClock();
+    const all = Array.from({ length: 125 }, () => new FakeSession());
+    const sessions = new Map(all.map((session, index) => [`n${index}`, session]));
+    const resends = new OrderResends(clock, sessions, () => undefined);
+    const countLooks = (): number => all.reduce((sum, { looks }) => sum + looks, 0);
+    resends.start();
+    await clock.advance(60 * RESEND_MS);
+    expect(countLooks()).toBe(3);
+    const [last] = all.slice(-1);
+    if (last !== undefined) last.hasEnded = true;
+    await clock.advance(59 * RESEND_MS);
+    expect(all.slice(0, -1).every(({ looks }) => looks === 1)).toBe(true);
+    expect(last?.looks).toBe(0);
+    await clock.advance(60 * RESEND_MS);
+    expect(all.slice(0, -1).every(({ looks }) => looks === 2)).toBe(true);
+    resends.close();
+  });
 });

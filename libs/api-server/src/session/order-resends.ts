@@ -2,8 +2,9 @@ import type { Clock, Timer } from '@cloudless/base';
 import { RESEND_MS } from './agent-session.js';
 
 /**
- * Number of turns after which sessions look at all their replicas again. No order is expected to be
- * found; the look costs little at this interval.
+ * Number of turns in which each session looks once at all its replicas. No order is expected to be
+ * found; the look costs little at this interval. Every turn has its share of the sessions, because
+ * a look at a million replicas takes half a second.
  */
 const TRACK_ALL_EVERY = 60;
 
@@ -25,6 +26,8 @@ export class OrderResends {
   /** Milliseconds by which the timers were late, in all. */
   private lateMs = 0;
   private turns = 0;
+  /** Sessions that look at all their replicas in the following turns. */
+  private looking: ResendingSession[] = [];
 
   /**
    * @param sessions - All sessions, by node id.
@@ -70,15 +73,21 @@ export class OrderResends {
 
   /** Lets every session look at all its replicas for orders that are not acknowledged. */
   trackAll(): void {
-    for (const session of this.sessions.values()) {
-      session.trackAllOrders();
-      this.note(session);
-    }
+    for (const session of this.sessions.values()) this.lookAtAll(session);
+  }
+
+  private lookAtAll(session: ResendingSession): void {
+    session.trackAllOrders();
+    this.note(session);
   }
 
   private resend(): void {
     this.turns += 1;
-    if (this.turns % TRACK_ALL_EVERY === 0) this.trackAll();
+    const turn = this.turns % TRACK_ALL_EVERY;
+    if (turn === 0) this.looking = [...this.sessions.values()];
+    const share = Math.ceil(this.looking.length / (TRACK_ALL_EVERY - turn));
+    for (const session of this.looking.splice(0, share))
+      if (!session.hasEnded) this.lookAtAll(session);
     for (const session of this.open) {
       session.resendOrders();
       if (!session.hasOpenOrders) this.open.delete(session);
