@@ -1,5 +1,6 @@
 import type { Slot } from '../columns/value-column.js';
 import type { FullRequest } from '../input/request.js';
+import { BoundedCache } from '../placement/bounded-cache.js';
 import type { EligibleNodes } from '../placement/eligible-nodes.js';
 import { findCustomNeed } from './custom-needs.js';
 import type { Demand } from './demand.js';
@@ -29,8 +30,7 @@ export interface PreparedRequest {
  * column, in which only nodes that have changed since the last decision are computed again.
  */
 export class NeedColumns {
-  /** The least recently used first. */
-  private readonly columns = new Map<string, NeedColumn>();
+  private readonly columns = new BoundedCache<NeedColumn>(MAX_COLUMNS, Infinity, () => 0);
 
   constructor(private readonly sums: NodeSums) {}
 
@@ -40,11 +40,10 @@ export class NeedColumns {
     // The filters of such a request may change with every reservation.
     if (eligible.key === undefined) return this.compute(prepared);
     const key = JSON.stringify([eligible.key, request.priority, demand.amounts, demand.custom]);
-    const column = this.columns.get(key) ?? { needs: new Float64Array(0), seenChanges: -1 };
-    this.columns.delete(key);
-    this.columns.set(key, column);
-    const [oldest] = this.columns.keys();
-    if (this.columns.size > MAX_COLUMNS && oldest !== undefined) this.columns.delete(oldest);
+    const column = this.columns.getOrCreate(key, () => ({
+      needs: new Float64Array(0),
+      seenChanges: -1,
+    }));
     this.update(column, prepared);
     return column.needs;
   }
