@@ -92,7 +92,7 @@ describe('OpenOrders', () => {
     expect(await countAcknowledged()).toBe(before + 2);
   });
 
-  it('does not measure a forget order, which ends the measurement of an earlier order', async () => {
+  it('ends the measurement of an order when a forget order follows', async () => {
     const orders = createOrders();
     const before = await countAcknowledged();
     orders.recordSent(anOrder('a', 1n));

@@ -86,7 +86,7 @@ describe('WorkQueue', () => {
     expect(queue.size).toBe(0);
   });
 
-  it('does not count the time for which a pass waits as work', async () => {
+  it('counts only the part of a pass before its first await as work', async () => {
     const seen: string[] = [];
     const { queue, clock } = aQueue(async (key) => {
       seen.push(key);

@@ -6,16 +6,15 @@ import { DIMENSIONS, type Demand } from './demand.js';
 const BLOCK = 64;
 
 /**
- * Free amounts of each node, by slot, with a bound for each block of slots beside each other: no
- * node of the block has more. A block whose bound is too small is passed without a look at its
- * nodes.
+ * Free amounts of each node, by slot, with a bound for each block of consecutive slots: no node
+ * of the block has more. A search skips a block whose bound is too small.
  */
 export class FreeAmounts {
-  /** What a node has when its leaving replicas have ended; -Infinity without a node. */
+  /** Free amounts of a node once its leaving replicas have ended; -Infinity without a node. */
   free = new Float64Array(0);
-  /** What the leaving replicas of a node hold. */
+  /** Amounts that the leaving replicas of a node hold. */
   leaving = new Float64Array(0);
-  /** By block, then dimension. Grows at once with the nodes, and shrinks on the next look. */
+  /** By block, then dimension. Raised with every change, lowered only by the next search. */
   private bounds = new Float64Array(0);
   /** 1 for each block with a node that has less than before. */
   private isLoose = new Uint8Array(0);

@@ -14,7 +14,7 @@ const WIDTH = 1 + DIMENSIONS;
 const LARGEST_WIDTH = DIMENSIONS * LARGEST;
 
 /**
- * What the replicas of each node hold that are not leaving, by priority. The row of a node has an
+ * Amounts that the replicas of each node hold, without leaving ones, by priority. A row has an
  * entry for each of its priorities, from the lowest to the highest: the priority, and what this
  * priority and all lower ones hold of each dimension. The largest amounts of each priority lie
  * apart, so that a search over the sums of many nodes reads less memory.
@@ -119,7 +119,7 @@ export class HeldSums {
       below = this.priorityAt(slot, entry);
       const victims = this.countAtLeast(slot, entry, dimensions, shortages);
       for (let each = 0; each < victims; each += 1) least.push(below);
-      // What more victims of this priority free at most is not known.
+      // The amounts of further victims of this priority are not known.
       if (victims > LARGEST) return least;
       // The victims free at most the largest amounts: lower priorities have to free the rest.
       let isShort = false;

@@ -20,7 +20,7 @@ import { compareVictimPriorities } from './preemption.js';
 const STEPS = 60;
 const WORKLOADS = ['web', 'api', 'batch'] as const;
 
-/** What the nodes and reservations of a history are like. */
+/** Kinds of nodes and reservations of a history. */
 interface Shape {
   readonly nodes: number;
   /** Reservations of a node at first. */
@@ -124,7 +124,7 @@ function change(history: PlainHistory, random: Random, step: number): void {
   }
 }
 
-/** What a decision comes to, whatever equal victims it has chosen. */
+/** The outcome of a decision, the same whichever of equal victims were chosen. */
 interface Outcome {
   readonly kind: PreemptionDecision['kind'];
   readonly nodeId?: string;

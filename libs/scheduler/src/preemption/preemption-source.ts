@@ -22,7 +22,7 @@ export interface StayingReplicas {
   readonly zoneOf: Int32Array;
 }
 
-/** What preemption reads of the cluster. A node is named by its slot in the table of nodes. */
+/** The input of preemption from the cluster. Slots of the table of nodes identify the nodes. */
 export interface PreemptionSource {
   /** Number of slots, with and without a node. */
   readonly size: number;

@@ -56,7 +56,7 @@ describe('ReplicaIndex', () => {
     expect(low.size).toBeGreaterThan(0.5 * 0x1_0000);
   });
 
-  it('is copied independently', () => {
+  it('keeps a copy unchanged when the original changes', () => {
     const ids = Array.from({ length: 100 }, (_, number) => toReplicaId(`w-${number}`));
     const index = anIndexOf(ids);
     const [first = toReplicaId('')] = ids;

@@ -47,7 +47,7 @@ export class EntrySums {
   private newest: Revision = 0n;
   private fault: unknown;
 
-  /** @param consumer - Gets the entries. Default: nobody. */
+  /** @param consumer - Gets the entries. Default: the entries are only summed up. */
   constructor(private readonly consumer?: Pick<EntryConsumer, 'add'>) {
     this.visitors = new Map([
       [

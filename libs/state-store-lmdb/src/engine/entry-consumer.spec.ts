@@ -65,7 +65,7 @@ it.each([
   await store.close();
 });
 
-it('does not call `end` when the data file is refused', async () => {
+it('never ends the entries of a refused data file', async () => {
   const directory = join(await createTemporaryDirectory(), 'data');
   const written = await open(directory);
   await fill(written, 50);

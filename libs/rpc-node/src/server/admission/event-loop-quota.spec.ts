@@ -98,7 +98,7 @@ describe('EventLoopQuota', () => {
     expect(await loop.runIteration()).toEqual(['e']);
   });
 
-  it('does not run an action that was withdrawn', async () => {
+  it('never runs a withdrawn action', async () => {
     const loop = anEventLoop(1);
     loop.run('a');
     const withdraw = loop.run('b');
