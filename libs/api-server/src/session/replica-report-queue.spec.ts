@@ -1,8 +1,10 @@
-import { create } from '@bufbuild/protobuf';
+import { create, equals } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import fc from 'fast-check';
 import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { ReplicaRecordSchema } from '@cloudless/api/store';
+import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
-import { mergeReport } from './merge-report.js';
+import { isSameRecord, mergeReport } from './merge-report.js';
 
 const aRecord = (fields: object) =>
   create(ReplicaRecordSchema, {
@@ -120,6 +122,38 @@ describe('mergeReport', () => {
     expect(once).toMatchObject(expected);
     // The same report again changes nothing.
     expect(mergeReport(once, aReport(reported), 2_000, /* hasNewestOrder */ true)).toEqual(once);
+  });
+});
+
+describe('isSameRecord', () => {
+  const few = <Value>(...values: Value[]) =>
+    fc.constantFrom<Value | undefined>(undefined, ...values);
+  const arbReport = fc.record({
+    phase: fc.constantFrom(Phase.STARTING, Phase.RUNNING),
+    ready: fc.boolean(),
+    restarts: few(1),
+    endpoints: few([{ portName: 'http', port: 80 }], [{ portName: 'http', port: 81 }]),
+    earlierContainerIds: few(['c0'], ['c0', 'c1']),
+    container: few({ pid: 1 }, { pid: 2 }, { pid: 1, startedAt: timestampFromMs(5) }),
+    lastExitCode: few(0, 1),
+    lastEndReason: few('exit code 1'),
+    lastLines: few(['a'], ['b']),
+    imagePull: few({ sizeBytes: 1n }, { sizeBytes: 2n }),
+  });
+
+  it('agrees with the generic comparison, also about messages of equal content', () => {
+    fc.assert(
+      fc.property(arbReport, arbReport, fc.boolean(), (first, second, again) => {
+        const merge = (record: ReplicaRecord, report: object): ReplicaRecord =>
+          mergeReport(record, aReport(report), 1_000, /* hasNewestOrder */ true);
+        const stored = merge(aRecord({}), first);
+        const next = merge(stored, again ? first : second);
+        const expected = equals(ReplicaRecordSchema, stored, next);
+        if (again) expect(expected).toBe(true);
+        expect(isSameRecord(stored, next)).toBe(expected);
+      }),
+      { numRuns: 1_000 },
+    );
   });
 });
 

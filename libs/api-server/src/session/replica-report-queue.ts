@@ -116,6 +116,15 @@ export class ReplicaReportQueue {
   }
 
   /**
+   * Adds a report of an inventory, unless the report changes nothing: after a restart of the
+   * coordinator, that holds for almost all replicas of all agents.
+   */
+  enqueueOfInventory(nodeId: string, report: ReplicaReport): void {
+    if (!this.changesNothing(nodeId, report)) return this.enqueue(nodeId, report);
+    this.reportCount.add();
+  }
+
+  /**
    * Adds reports about the end of the replicas of a node that its complete inventory does not
    * contain.
    * @param reported - Ids of the replicas in the inventory.
@@ -267,6 +276,20 @@ export class ReplicaReportQueue {
     return { kind: 'again' };
   }
 
+  /** False while an older report about the replica is not written. */
+  private changesNothing(nodeId: string, report: ReplicaReport): boolean {
+    if (this.backlog.has(nodeId, report.replicaId)) return false;
+    const stored = this.deps.state.view().replica(report.replicaId);
+    if (stored?.value.nodeId !== nodeId) return true;
+    return isSameRecord(stored.value, this.merge(stored.value, report));
+  }
+
+  private merge(record: ReplicaRecord, report: ReplicaReport): ReplicaRecord {
+    const { state, clock } = this.deps;
+    const hasNewestOrder = report.orderRevision >= state.toOrderRevision(record.orderRevision);
+    return mergeReport(record, report, clock.wallTime(), hasNewestOrder);
+  }
+
   /**
    * Adds the changes that follow from a report to a transaction.
    * @returns The changed record; undefined when the report changes nothing.
@@ -276,12 +299,9 @@ export class ReplicaReportQueue {
     { nodeId, report }: QueuedReport,
   ): ReplicaRecord | undefined {
     const { transaction, view } = commit;
-    const { state, clock } = this.deps;
     const stored = view.replica(report.replicaId);
-    if (stored === undefined || stored.value.nodeId !== nodeId) return undefined;
-    const hasNewestOrder =
-      report.orderRevision >= state.toOrderRevision(stored.value.orderRevision);
-    const next = mergeReport(stored.value, report, clock.wallTime(), hasNewestOrder);
+    if (stored?.value.nodeId !== nodeId) return undefined;
+    const next = this.merge(stored.value, report);
     if (isSameRecord(stored.value, next)) return undefined;
     transaction.updateReplica(stored, next);
     this.addEvents(commit, stored.value, next);

@@ -18,7 +18,7 @@ interface Wait {
 }
 
 describe('ReportBacklog', () => {
-  it('ends a wait exactly when the reports before it, or newer ones, are written', () => {
+  it('knows the unwritten reports, and ends a wait exactly when those before it, or newer ones, are written', () => {
     fc.assert(
       fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {
         const backlog = new ReportBacklog();
@@ -60,6 +60,7 @@ describe('ReportBacklog', () => {
             }
           }
           expect(waits.map(({ ended }) => ended)).toEqual(waits.map(({ model }) => model.ended));
+          expect(backlog.has(nodeId, replicaId)).toBe(unwritten.has(key));
         }
       }),
       { numRuns: 500 },

@@ -74,6 +74,13 @@ export class ReportBacklog {
     return this.shared.size;
   }
 
+  /** Returns true while a report of the node about a replica waits, or is being written. */
+  has(nodeId: string, replicaId: string): boolean {
+    if (!this.unwritten.has(nodeId)) return false;
+    const key = toKey(nodeId, replicaId);
+    return this.shared.has(key) || this.separate.has(key) || this.beingWritten.has(key);
+  }
+
   /**
    * Adds a report, which replaces a waiting report of the node about the same replica.
    * @returns The key, and true when the report waits apart from the others.
@@ -82,7 +89,7 @@ export class ReportBacklog {
     nodeId: string,
     report: ReplicaReport,
   ): { readonly key: string; readonly isSeparate: boolean } {
-    const key = `${nodeId} ${report.replicaId}`;
+    const key = toKey(nodeId, report.replicaId);
     const number = (this.count += 1);
     const isSeparate = this.separate.size > 0 && this.separate.has(key);
     (isSeparate ? this.separate : this.shared).set(key, { key, nodeId, report, number });
@@ -169,3 +176,5 @@ export class ReportBacklog {
     return this.takeFromCursor();
   }
 }
+
+const toKey = (nodeId: string, replicaId: string): string => `${nodeId} ${replicaId}`;

@@ -2,8 +2,14 @@ import { create } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
-import { ManualClock, settle } from '@cloudless/base/testing';
+import {
+  CloudlessError,
+  createSeededRandom,
+  noMeter,
+  silentLog,
+  type Meter,
+} from '@cloudless/base';
+import { ManualClock, RecordingMeter, settle } from '@cloudless/base/testing';
 import {
   copyReplica,
   openClusterState,
@@ -31,7 +37,7 @@ const writes = (transaction: Transaction, id: string): boolean =>
   transaction.toCompares().some(({ key }) => key === keyOf(id));
 
 /** Opens a queue over running replicas `w-1`, `w-2` and so on, spread over nodes. */
-async function openWorld(replicas: number, nodes: number): Promise<World> {
+async function openWorld(replicas: number, nodes: number, meter: Meter = noMeter): Promise<World> {
   const clock = new ManualClock();
   const random = createSeededRandom(1);
   const store = createMemoryStateStore({ clock });
@@ -55,6 +61,7 @@ async function openWorld(replicas: number, nodes: number): Promise<World> {
     state,
     clock,
     random,
+    meter,
     log: silentLog,
   } as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0]);
   const written = new Map<string, number[]>();
@@ -80,13 +87,17 @@ async function openWorld(replicas: number, nodes: number): Promise<World> {
   return world;
 }
 
+const aReport = (replica: number, number: number) =>
+  create(ReplicaReportSchema, {
+    replicaId: `w-${replica}`,
+    phase: Phase.RUNNING,
+    ready: true,
+    reason: String(number),
+  });
+
 /** Enqueues a report that is recognised by its number. */
 function report({ reports }: World, replica: number, nodes: number, number: number): void {
-  const fields = { phase: Phase.RUNNING, ready: true, reason: String(number) };
-  reports.enqueue(
-    nodeOf(replica, nodes),
-    create(ReplicaReportSchema, { replicaId: `w-${replica}`, ...fields }),
-  );
+  reports.enqueue(nodeOf(replica, nodes), aReport(replica, number));
 }
 
 const range = (count: number): readonly number[] =>
@@ -205,6 +216,49 @@ describe('batches of reports', () => {
     gates.shift()?.();
     await settle();
     expect(world.written.get('w-1')).toEqual([1, 2, 3]);
+    await world.close();
+  });
+});
+
+describe('a report of an inventory', () => {
+  it('takes no pass when the record says the same', async () => {
+    const meter = new RecordingMeter();
+    const world = await openWorld(1, 1, meter);
+    report(world, 1, 1, 1);
+    await settle();
+    const passes = { loop: 'reports', result: 'done' };
+    const before = await meter.read('cloudless_loop_passes_total', passes);
+    world.reports.enqueueOfInventory('node-0', aReport(1, 1));
+    await settle();
+    expect(await meter.read('cloudless_loop_passes_total', passes)).toBe(before);
+    world.reports.enqueueOfInventory('node-0', aReport(1, 2));
+    await settle();
+    expect(world.written.get('w-1')).toEqual([1, 2]);
+    expect(await meter.read('cloudless_replica_reports_total')).toBe(3);
+    await world.close();
+  });
+
+  it.each([
+    { name: 'waits', reports: [2, 3] },
+    { name: 'is being written', reports: [2] },
+  ])('is written although the record says the same, while an older report $name', async (row) => {
+    const world = await openWorld(1, 1);
+    report(world, 1, 1, 1);
+    await settle();
+    const gates: (() => void)[] = [];
+    const write = world.state.commitObserved.bind(world.state);
+    world.state.commitObserved = async (transaction) => {
+      await new Promise<void>((resolve) => gates.push(resolve));
+      return write(transaction);
+    };
+    for (const number of row.reports) report(world, 1, 1, number);
+    await settle();
+    world.reports.enqueueOfInventory('node-0', aReport(1, 1));
+    for (const _ of [1, 2]) {
+      gates.shift()?.();
+      await settle();
+    }
+    expect(world.written.get('w-1')).toEqual([1, 2, 1]);
     await world.close();
   });
 });

@@ -177,7 +177,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     for (const report of reports) {
       const record = this.findReplica(report.replicaId);
       this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report, record);
-      this.reportQueue.enqueue(nodeId, report);
+      this.reportQueue.enqueueOfInventory(nodeId, report);
     }
     if (inventory?.last === true)
       this.reportQueue.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
@@ -376,7 +376,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       report,
       record,
     );
-    this.reportQueue.enqueue(session.nodeId, report);
+    if (session.inventory === undefined) this.reportQueue.enqueue(session.nodeId, report);
+    else this.reportQueue.enqueueOfInventory(session.nodeId, report);
     session.handleReport(report, record);
     this.resends.note(session);
   }

@@ -65,6 +65,11 @@ export interface RpcLimits {
   /** Snapshot messages that all streams together send in one iteration of the event loop. */
   readonly snapshotMessagesPerIteration: number;
   /**
+   * Large request messages of all streams together, of 8 KiB or more each, that are parsed and
+   * handled in one iteration of the event loop.
+   */
+  readonly largeMessagesPerIteration: number;
+  /**
    * Open streams and long-running calls of all clients together. Calls of control priority are
    * exempt from this limit and the next two.
    */
@@ -143,6 +148,9 @@ export const defaultRpcLimits: RpcLimits = {
   callsPerIteration: 8,
   // A large workload takes about 1 ms, so other calls wait for at most 8 ms.
   snapshotMessagesPerIteration: 8,
+  // The inventory of an agent takes about 15 µs per replica, and thousands of agents send their
+  // inventories at once when a coordinator starts. Heartbeats are read between these messages.
+  largeMessagesPerIteration: 4,
   streams: 2_048,
   // An unread stream holds about 100 KB, so one address holds at most 50 MB. An address may be an
   // office or a shared development machine: a hundred people with five watches each. Four such

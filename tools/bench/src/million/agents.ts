@@ -32,6 +32,18 @@ const shared: SharedCounts = {
 /** From the newest Welcome. */
 const times = { pingMs: 900, usageMs: 10_000, reconnectSpreadMs: 0 };
 
+/** The newest turn of {@link takeTurn}. */
+let newestTurn: Promise<void> = Promise.resolve();
+
+/**
+ * Resolves in an iteration of the event loop of its own. Agents on as many machines encode their
+ * inventories without delaying each other's heartbeats; here, all agents share one main loop.
+ */
+function takeTurn(): Promise<void> {
+  newestTurn = newestTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
+  return newestTurn;
+}
+
 /** One connection and its agents, which are all in the same zone. */
 class AgentGroup {
   private session: http2.ClientHttp2Session | undefined;
@@ -74,10 +86,20 @@ class AgentGroup {
     void this.sendUsage(session);
     for (const agent of this.agents) {
       await agent.enroll(session);
-      agent.openSession(session);
+      void this.keepSession(agent, session);
     }
     await closed;
     this.session = undefined;
+  }
+
+  /** Opens the session of an agent, and again whenever it ends, as real agents do. */
+  private async keepSession(agent: LightAgent, session: http2.ClientHttp2Session): Promise<void> {
+    while (!session.destroyed) {
+      await takeTurn();
+      if (session.destroyed) return;
+      await agent.runSession(session);
+      await sleep(systemClock, RETRY_MS + systemRandom.next() * times.reconnectSpreadMs);
+    }
   }
 
   private async keepLeases(session: http2.ClientHttp2Session): Promise<void> {

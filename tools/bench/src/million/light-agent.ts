@@ -86,8 +86,11 @@ export class LightAgent {
     this.clusterId = fromBinary(EnrollNodeResponseSchema, response).clusterId;
   }
 
-  /** Opens a session over a connection: sends Hello and the inventory. */
-  openSession(session: http2.ClientHttp2Session): void {
+  /**
+   * Opens a session over a connection: sends Hello and the inventory. Resolves when the session has
+   * ended.
+   */
+  runSession(session: http2.ClientHttp2Session): Promise<void> {
     const call = openCall(session, 'Session');
     const reader = new FrameReader();
     this.call = call;
@@ -96,12 +99,17 @@ export class LightAgent {
       this.handleMessages(reader.read(chunk));
     });
     call.on('error', () => undefined);
-    call.on('close', () => {
-      if (this.isAdmitted) this.options.counts.admitted -= 1;
-      this.isAdmitted = false;
-      if (this.call === call) this.call = undefined;
+    call.on('end', () => call.close());
+    const ended = new Promise<void>((resolve) => {
+      call.on('close', () => {
+        if (this.isAdmitted) this.options.counts.admitted -= 1;
+        this.isAdmitted = false;
+        if (this.call === call) this.call = undefined;
+        resolve();
+      });
     });
     this.send([this.createHello(), ...this.createInventory()]);
+    return ended;
   }
 
   /** Sends a measurement, as real agents do at each usage interval. */

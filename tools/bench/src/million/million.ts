@@ -56,6 +56,9 @@ const UPDATED_SHARE = 0.1;
 /** Zone that is lost. */
 const LOST_ZONE = 0;
 
+/** A restart that takes longer counts as failed, milliseconds. */
+const LONGEST_RESTART_MS = 300_000;
+
 const violations = new Violations();
 const countOf = (index: number): number => Math.min(PER_WORKLOAD, REPLICAS - index * PER_WORKLOAD);
 const nameOf = (index: number): string => `workload-${index}`;
@@ -207,6 +210,27 @@ async function runPhase(
   await checkStatus(name);
 }
 
+/** Waits until a number of agents is admitted, and returns for how long the main loops stood still. */
+async function waitForAgents(wanted: number): Promise<{
+  /** Agents whose process stands still for a lease are lost, whatever the coordinator does. */
+  readonly agentsLongestStallMs: number;
+  readonly longestSweepLagMs: number;
+}> {
+  const startedAt = systemClock.now();
+  let [agentsLongestStallMs, longestSweepLagMs] = [0, 0];
+  for (;;) {
+    const { admitted, longestStallMs } = await agents.count();
+    const metrics = await coordinator.readMetrics();
+    const sweepLagMs = 1_000 * sumOf(metrics, 'cloudless_lease_sweep_lag_seconds');
+    agentsLongestStallMs = Math.max(agentsLongestStallMs, longestStallMs);
+    longestSweepLagMs = Math.max(longestSweepLagMs, Math.round(sweepLagMs));
+    if (admitted >= wanted) return { agentsLongestStallMs, longestSweepLagMs };
+    if (systemClock.now() - startedAt > LONGEST_RESTART_MS)
+      throw new Error(`restart: ${admitted} of ${wanted} agents are admitted`);
+    await sleep(systemClock, 500);
+  }
+}
+
 /** Kills the coordinator and starts it again on the same state. */
 async function restart(): Promise<Record<string, unknown>> {
   const before = await agents.count();
@@ -215,14 +239,7 @@ async function restart(): Promise<Record<string, unknown>> {
   await coordinator.start();
   const readySeconds = (systemClock.now() - startedAt) / 1_000;
   const readyCpuSeconds = coordinator.readFigures().cpuSeconds;
-  const admittedWanted = before.admitted;
-  let agentsLongestStallMs = 0;
-  for (;;) {
-    const { admitted, longestStallMs } = await agents.count();
-    agentsLongestStallMs = Math.max(agentsLongestStallMs, longestStallMs);
-    if (admitted >= admittedWanted) break;
-    await sleep(systemClock, 100);
-  }
+  const stalls = await coordinator.profile('restart', () => waitForAgents(before.admitted));
   const seconds = (systemClock.now() - startedAt) / 1_000;
   const { cpuSeconds, memoryBytes } = coordinator.readFigures();
   await checkStatus('restart');
@@ -236,9 +253,7 @@ async function restart(): Promise<Record<string, unknown>> {
     secondsUntilAllAgentsAreAdmitted: seconds,
     cpuSecondsUntilAllAgentsAreAdmitted: cpuSeconds,
     memoryMb: Math.round(memoryBytes / 1e6),
-    // Agents whose process stands still for a lease are lost, whatever the coordinator does.
-    agentsLongestStallMs,
-    longestSweepLagMs: 1_000 * sumOf(metrics, 'cloudless_lease_sweep_lag_seconds'),
+    ...stalls,
     nodeLosses: sumOf(metrics, 'cloudless_node_losses_total'),
     orders: sumOf(metrics, 'cloudless_orders_sent_total'),
     ordersAgain: sumOf(metrics, 'cloudless_orders_sent_total', 'again="true"'),

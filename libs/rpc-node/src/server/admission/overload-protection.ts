@@ -53,6 +53,8 @@ export interface AdmittedCall {
   withFinish(responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
   /** Lets the call no longer count as running. A second call has no effect. */
   finish(): void;
+  /** Resolves when the next large message of the request may be parsed. Never rejects. */
+  waitForLargeMessage(): Promise<void>;
 }
 
 /** Bytes of flags and length before each message of a streaming protocol. */
@@ -72,6 +74,7 @@ export class OverloadProtection {
   private readonly admission: CallAdmission;
   private readonly streamLimiter: StreamLimiter;
   private readonly messageQuota: EventLoopQuota;
+  private readonly largeMessageQuota: EventLoopQuota;
   private readonly refusalQuota = new EventLoopQuota(REFUSALS_PER_ITERATION);
   private readonly waitingRequests: ByteBudget;
   private readonly unreadResponses: ByteBudget;
@@ -83,6 +86,7 @@ export class OverloadProtection {
     this.overloadDetector = new OverloadDetector(clock, getLoopLagMs);
     this.streamLimiter = new StreamLimiter(limits);
     this.messageQuota = new EventLoopQuota(limits.snapshotMessagesPerIteration);
+    this.largeMessageQuota = new EventLoopQuota(limits.largeMessagesPerIteration);
     this.waitingRequests = new ByteBudget(limits.waitingRequestBytes);
     this.unreadResponses = new ByteBudget(limits.unreadResponseBytes, () =>
       this.admission.recheck(),
@@ -187,6 +191,7 @@ export class OverloadProtection {
     return {
       body,
       finish,
+      waitForLargeMessage: () => this.largeMessageQuota.acquire(principal, signal),
       withFinish: (responseBody) =>
         longRunning
           ? finishAtStart(applyQuota(responseBody), finish)

@@ -10,8 +10,10 @@ import {
   type CoordinatorMessage,
 } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
+import type { RpcLimits } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
+import { LARGE_MESSAGE_BYTES } from './inspect-body.js';
 
 const open = serversOfTest(afterEach);
 type Implementation = (
@@ -41,8 +43,10 @@ async function call(
   implementation: Implementation,
   bodies: readonly Uint8Array[],
   headers: http2.OutgoingHttpHeaders = {},
+  limits: Partial<RpcLimits> = {},
 ) {
   const { url } = await open({
+    limits,
     registerRoutes: (router) =>
       router.rpc(CoordinatorService.method.session, implementation as never),
   });
@@ -94,6 +98,24 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
       ...{ ':status': 200, 'grpc-status': '0' },
       'content-type': 'application/grpc+proto',
     });
+  });
+
+  it('parses each large message in an iteration of the event loop of its own', async () => {
+    let iteration = 0;
+    const count = (): void => {
+      iteration += 1;
+      next = setImmediate(count);
+    };
+    let next = setImmediate(count);
+    const iterations: number[] = [];
+    async function* record(messages: AsyncIterable<AgentMessage>): AsyncGenerator<never> {
+      for await (const _ of messages) iterations.push(iteration);
+    }
+    const large = hello('x'.repeat(LARGE_MESSAGE_BYTES));
+    const body = Buffer.concat([large, large, large, large]);
+    await call(record, [body], headers, { largeMessagesPerIteration: 1 });
+    clearImmediate(next);
+    expect(new Set(iterations).size).toBe(4);
   });
 
   it('ends with the error of the implementation, after its messages', async () => {

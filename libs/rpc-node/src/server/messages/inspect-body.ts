@@ -13,6 +13,9 @@ export interface MessageLimits {
   readonly maxMessageParts: number;
 }
 
+/** Bytes from which a message of a stream waits for its turn before it is parsed. */
+export const LARGE_MESSAGE_BYTES = 8 * 1024;
+
 /** Head and body of a request. */
 export interface InspectedRequest {
   readonly header: Headers;
@@ -23,6 +26,8 @@ export interface InspectedRequest {
  * Checks size and number of parts of each message before Connect parses the message. Decompresses
  * each message for the check, up to the size limit. Passes unknown compressions on, which Connect
  * refuses.
+ * @param waitForTurn - Awaited before each message of {@link LARGE_MESSAGE_BYTES} or more in an
+ *   envelope. Must not reject. Default: no message waits.
  * @returns A request whose body throws a ConnectError: RESOURCE_EXHAUSTED at a message that is too
  *   large or has too many parts, INVALID_ARGUMENT at invalid flags or invalid compressed data.
  */
@@ -30,6 +35,7 @@ export function inspectBody(
   handler: UniversalHandler,
   request: InspectedRequest,
   limits: MessageLimits,
+  waitForTurn?: () => Promise<void>,
 ): InspectedRequest {
   const type = request.header.get('content-type') ?? '';
   const isJson = /json/i.test(type);
@@ -52,7 +58,10 @@ export function inspectBody(
     const encoding = request.header.get(encodingHeader) ?? undefined;
     return {
       header: request.header,
-      body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, check),
+      body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, {
+        check,
+        waitForTurn,
+      }),
     };
   }
   const compression = COMPRESSIONS.find(
@@ -126,7 +135,13 @@ function inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
   streamEncoding: StreamEncoding,
   limits: MessageLimits,
-  check: (bytes: Uint8Array) => Uint8Array,
+  {
+    check,
+    waitForTurn,
+  }: {
+    readonly check: (bytes: Uint8Array) => Uint8Array;
+    readonly waitForTurn: (() => Promise<void>) | undefined;
+  },
 ): AsyncIterable<Uint8Array> {
   const { encoding } = streamEncoding;
   const compression = COMPRESSIONS.find(({ name }) => name === encoding);
@@ -149,6 +164,7 @@ function inspectEnvelopes(
         source[Symbol.asyncIterator](),
         (pending) => takeEnvelope(pending, streamEncoding, limits),
         inspect,
+        waitForTurn,
       ),
   };
 }
@@ -186,6 +202,7 @@ class EnvelopeIterator implements AsyncIterator<Uint8Array> {
     private readonly source: AsyncIterator<Uint8Array>,
     private readonly take: (pending: PendingBytes) => Uint8Array | undefined,
     private readonly inspect: (envelope: Uint8Array) => Uint8Array | Promise<Uint8Array>,
+    private readonly waitForTurn: (() => Promise<void>) | undefined,
   ) {}
 
   async next(): Promise<IteratorResult<Uint8Array>> {
@@ -194,6 +211,7 @@ class EnvelopeIterator implements AsyncIterator<Uint8Array> {
       while (!this.hasEnded) {
         const envelope = this.take(this.pending);
         if (envelope !== undefined) {
+          if (envelope.byteLength >= LARGE_MESSAGE_BYTES) await this.waitForTurn?.();
           const inspected = this.inspect(envelope);
           return {
             done: false,

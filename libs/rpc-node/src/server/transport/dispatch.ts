@@ -61,6 +61,7 @@ export type Dispatch = (
 const NO_LIMITS: Omit<AdmittedCall, 'body'> = {
   withFinish: (responseBody) => responseBody,
   finish: () => undefined,
+  waitForLargeMessage: () => Promise.resolve(),
 };
 
 /**
@@ -114,12 +115,13 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         sendRefusal(response, authorization.refusal);
         return;
       }
-      const { body, withFinish, finish } = await admit(call, post, authorization);
+      const { body, withFinish, finish, waitForLargeMessage } = await admit(call, post, authorization);
       contextValues.set(beginLongWaitKey, finish);
       const checked = inspectBody(
         handler,
         { header, body: post?.queryBody ?? body },
         settings.limits,
+        waitForLargeMessage,
       );
       const inspected = post?.format === undefined ? checked : toConnectStream(checked);
       const method = post === undefined ? universal.method : 'POST';
