@@ -20,7 +20,6 @@ import { ETCD_PREFIX } from '@cloudless/state-store-etcd';
 import {
   DEFAULT_ETCD_PREFIX,
   checkEtcdSettings,
-  listRemotePlaintext,
   parseEtcdEndpoints,
   type EtcdSettings,
 } from '@cloudless/state-store-etcd/settings';
@@ -73,8 +72,6 @@ export interface CoordinatorConfig extends EtcdSettings {
    * `memory` loses everything at exit.
    */
   readonly state: 'lmdb' | 'etcd' | 'memory';
-  /** Accepts endpoints of etcd on other machines in plaintext. */
-  readonly etcdInsecure: boolean;
   /** Directory of the store, with `state: 'lmdb'`. */
   readonly dataDir: string;
   /** Lease of a node, milliseconds: time without a PING after which the node is lost. */
@@ -217,7 +214,6 @@ export function parseCoordinatorConfig(
     throw new InvalidInputError([{ field: '--hung-after', message }]);
   }
   checkEtcdSettings(config);
-  checkEtcdTransport(config);
   if (config.tls === 'off') {
     requireLoopback(config.host);
     requireLoopback(config.opsHost);
@@ -227,23 +223,6 @@ export function parseCoordinatorConfig(
     }
   }
   return config;
-}
-
-/**
- * Refuses plaintext to etcd over a network, unless the operator has asked for it: whoever can change
- * packets there can change everything in the cluster.
- */
-function checkEtcdTransport(config: CoordinatorConfig): void {
-  const [remote] = listRemotePlaintext(config);
-  if (remote !== undefined && !config.etcdInsecure) {
-    const message = `${remote} is in plaintext on another machine: whoever can read or change packets on the way rules the cluster; use https:// endpoints and --etcd-ca, or --etcd-insecure on a network that is encrypted itself or has only these machines`;
-    throw new InvalidInputError([{ field: '--etcd-endpoints', message }]);
-  }
-  if (remote === undefined && config.etcdInsecure) {
-    const message =
-      'has no effect, because no endpoint of etcd is in plaintext on another machine; leave it out';
-    throw new InvalidInputError([{ field: '--etcd-insecure', message }]);
-  }
 }
 
 /**

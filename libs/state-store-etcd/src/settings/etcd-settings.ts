@@ -17,6 +17,8 @@ export interface EtcdSettings {
   readonly etcdPasswordFile: string | undefined;
   /** Prefix of all keys in etcd. */
   readonly etcdPrefix: string;
+  /** Accepts endpoints of etcd on other machines in plaintext. */
+  readonly etcdInsecure: boolean;
 }
 
 /** Default of `--etcd-prefix`. */
@@ -50,6 +52,7 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
     ...(etcdKey === undefined ? [] : ['--etcd-key']),
     ...(etcdUser === undefined ? [] : ['--etcd-user']),
     ...(etcdPasswordFile === undefined ? [] : ['--etcd-password-file']),
+    ...(config.etcdInsecure ? ['--etcd-insecure'] : []),
   ];
   const [first] = given;
   if (config.state !== 'etcd') {
@@ -80,6 +83,21 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
     refuse(
       etcdUser === undefined ? '--etcd-user' : '--etcd-password-file',
       'is missing; a user of etcd needs both --etcd-user and --etcd-password-file',
+    );
+  checkTransport(config, remote);
+}
+
+/** Refuses plaintext to etcd over a network, unless the operator has asked for it. */
+function checkTransport({ etcdInsecure }: EtcdSettings, [remote]: readonly string[]): void {
+  if (remote !== undefined && !etcdInsecure)
+    refuse(
+      '--etcd-endpoints',
+      `${remote} is in plaintext on another machine: whoever can read or change packets on the way rules the cluster; use https:// endpoints and --etcd-ca, or --etcd-insecure on a network that is encrypted itself or has only these machines`,
+    );
+  if (remote === undefined && etcdInsecure)
+    refuse(
+      '--etcd-insecure',
+      'has no effect, because no endpoint of etcd is in plaintext on another machine; leave it out',
     );
 }
 

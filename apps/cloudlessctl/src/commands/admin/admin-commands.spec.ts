@@ -225,6 +225,18 @@ describe('cloudlessctl admin verify and restore', () => {
       expect.stringContaining('name either --data-dir or --etcd-endpoints'),
     ]);
   });
+
+  it('refuse etcd in plaintext on another machine without --etcd-insecure', async () => {
+    const etcd = ['--etcd-endpoints', 'http://192.0.2.1:2379'];
+    const restored = await runCli(['admin', 'restore', file, ...etcd]);
+    const migrated = await runCli(['admin', 'migrate', directory, '--to', 'etcd', ...etcd]);
+    for (const { exitCode, stderr } of [restored, migrated]) {
+      expect(exitCode).toBe(2);
+      expect(stderr).toContain(
+        '--etcd-endpoints: http://192.0.2.1:2379 is in plaintext on another machine',
+      );
+    }
+  });
 });
 
 describe('cloudlessctl admin accept-restored-state', () => {

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { EtcdStateStoreOptions } from '@cloudless/state-store-etcd';
 import type { LocalInvocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { getTextOption } from '../options.js';
+import { getTextOption, hasFlag } from '../options.js';
 import { withExitCode } from './with-exit-code.js';
 
 /** Adds the flags of a store on etcd, which are those of the coordinator. */
@@ -14,7 +14,8 @@ export function addEtcdFlags(command: Command): Command {
     .option('--etcd-key <path>', 'key of the client certificate, mode 0600')
     .option('--etcd-user <name>', 'user of etcd')
     .option('--etcd-password-file <path>', 'file with the password of the user, mode 0600')
-    .option('--etcd-prefix <prefix>', 'prefix of all keys in etcd (default /cloudless)');
+    .option('--etcd-prefix <prefix>', 'prefix of all keys in etcd (default /cloudless)')
+    .option('--etcd-insecure', 'accept http:// endpoints on other machines');
 }
 
 /** Options with which a store on etcd is opened. */
@@ -38,6 +39,7 @@ export async function readEtcdFlags(invocation: LocalInvocation): Promise<EtcdOp
     etcdUser: getTextOption(invocation, 'etcdUser'),
     etcdPasswordFile: getTextOption(invocation, 'etcdPasswordFile'),
     etcdPrefix: getTextOption(invocation, 'etcdPrefix') ?? DEFAULT_ETCD_PREFIX,
+    etcdInsecure: hasFlag(invocation, 'etcdInsecure'),
   };
   return withExitCode(async () => {
     checkEtcdSettings(settings);
