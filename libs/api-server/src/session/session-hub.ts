@@ -367,17 +367,14 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   }
 
   private handleReport(session: AgentSession, report: ReplicaReport): void {
+    const { nodeId, inventory } = session;
     const record = this.findReplica(report.replicaId);
     // The inventory describes the time before this session. Later reports may contain orders that
     // this coordinator has just sent.
-    this.rollbackDetector.checkReport(
-      session.nodeId,
-      session.inventory === undefined ? 0n : session.highestEpoch,
-      report,
-      record,
-    );
-    if (session.inventory === undefined) this.reportQueue.enqueue(session.nodeId, report);
-    else this.reportQueue.enqueueOfInventory(session.nodeId, report);
+    const epoch = inventory === undefined ? 0n : session.highestEpoch;
+    this.rollbackDetector.checkReport(nodeId, epoch, report, record);
+    if (inventory === undefined) this.reportQueue.enqueue(nodeId, report);
+    else this.reportQueue.enqueueOfInventory(nodeId, report);
     session.handleReport(report, record);
     this.resends.note(session);
   }
