@@ -56,7 +56,7 @@ export function* validateExpose({ expose, ports }: WorkloadSpec): Generator<Viol
 
 function describeMissingPort(port: number, declared: readonly Port[]): string {
   return declared.length === 0
-    ? 'the workload declares no port to expose; declare one in spec.ports'
+    ? 'the workload declares no port to expose; declare one in spec.ports (flag --port)'
     : `no declared port has the number ${port}, and there are several; set name to one of ${declared.map(resolvePortName).join(', ')}`;
 }
 
