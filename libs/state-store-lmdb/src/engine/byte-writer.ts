@@ -1,6 +1,9 @@
 const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 /** Longest text, in UTF-16 units, that is written unit by unit. */
 const MAX_SHORT_TEXT = 64;
+const TWO_TO_32 = 2 ** 32;
+/** Longest view that a writer keeps to return it again: that of a usual record, bytes. */
+const MAX_KEPT_VIEW = 1_024;
 
 /**
  * Appends numbers, text and bytes to a growing buffer. Numbers are big-endian, so that their bytes
@@ -9,6 +12,8 @@ const MAX_SHORT_TEXT = 64;
 export class ByteWriter {
   private buffer: Buffer;
   private length = 0;
+  /** Views of the beginning of the buffer by their length. */
+  private views: (Buffer | undefined)[] = [];
 
   /** @param capacity - Initial bytes, 1 or more. */
   constructor(capacity: number) {
@@ -20,9 +25,10 @@ export class ByteWriter {
     return this.length;
   }
 
+  /** @param value - An integer from 0 to 2^8 - 1. */
   uint8(value: number): this {
     this.reserve(1);
-    this.length = this.buffer.writeUInt8(value, this.length);
+    this.buffer[this.length++] = value;
     return this;
   }
 
@@ -32,9 +38,10 @@ export class ByteWriter {
     return this;
   }
 
+  /** @param value - An integer from 0 to 2^32 - 1. */
   uint32(value: number): this {
     this.reserve(4);
-    this.length = this.buffer.writeUInt32BE(value, this.length);
+    this.putUint32(value);
     return this;
   }
 
@@ -46,8 +53,8 @@ export class ByteWriter {
       return this;
     }
     const number = Number(value);
-    this.length = this.buffer.writeUInt32BE(Math.floor(number / 2 ** 32), this.length);
-    this.length = this.buffer.writeUInt32BE(number % 2 ** 32, this.length);
+    this.putUint32(Math.floor(number / TWO_TO_32));
+    this.putUint32(number >>> 0);
     return this;
   }
 
@@ -67,11 +74,22 @@ export class ByteWriter {
   /** Writes UTF-8 text after its length in two bytes. */
   text(value: string): this {
     this.reserve(2 + 3 * value.length);
-    const written =
-      this.writeAscii(value, this.length + 2) ?? this.buffer.write(value, this.length + 2, 'utf8');
+    const written = this.writeText(value, this.length + 2);
     this.uint16(written);
     this.length += written;
     return this;
+  }
+
+  /** Writes UTF-8 text without its length. */
+  rawText(value: string): this {
+    this.reserve(3 * value.length);
+    this.length += this.writeText(value, this.length);
+    return this;
+  }
+
+  /** @returns The bytes. */
+  private writeText(value: string, start: number): number {
+    return this.writeAscii(value, start) ?? this.buffer.write(value, start, 'utf8');
   }
 
   /**
@@ -91,7 +109,19 @@ export class ByteWriter {
 
   /** Returns the written bytes without a copy. Valid until the next write or `clear`. */
   view(): Buffer {
-    return this.buffer.subarray(0, this.length);
+    const { length } = this;
+    if (length > MAX_KEPT_VIEW) return this.buffer.subarray(0, length);
+    return (this.views[length] ??= this.buffer.subarray(0, length));
+  }
+
+  /** Writes an integer into reserved space. */
+  private putUint32(value: number): void {
+    const { buffer, length } = this;
+    buffer[length] = value >>> 24;
+    buffer[length + 1] = value >>> 16;
+    buffer[length + 2] = value >>> 8;
+    buffer[length + 3] = value;
+    this.length = length + 4;
   }
 
   /** Removes all bytes and keeps the memory. */
@@ -106,5 +136,6 @@ export class ByteWriter {
     const grown = Buffer.allocUnsafeSlow(Math.max(2 * this.buffer.length, this.length + count));
     this.buffer.copy(grown, 0, 0, this.length);
     this.buffer = grown;
+    this.views = [];
   }
 }

@@ -2,7 +2,7 @@ import { EntryCache } from './entry-cache.js';
 import { ReadEntry } from './table-reads.js';
 
 const anEntry = (key: string, modRevision = 1n, bytes = 8): ReadEntry =>
-  new ReadEntry(key, modRevision, undefined, new Uint8Array(bytes), Buffer.from(key), 0);
+  new ReadEntry(key, modRevision, undefined, new Uint8Array(bytes), 0);
 
 describe('EntryCache', () => {
   it('returns the newest entry of a key, and none after its deletion', () => {
@@ -33,12 +33,31 @@ describe('EntryCache', () => {
     expect(cache.get('a')).toBeUndefined();
   });
 
-  it('keeps no larger buffer that a value is a part of', () => {
+  it('copies a value that is a part of a buffer larger than those of encoders', () => {
     const cache = new EntryCache();
-    const value = new Uint8Array(32_768).fill(7).subarray(100, 300);
-    cache.set(new ReadEntry('a', 1n, undefined, value, Buffer.from('a'), 0));
+    const value = new Uint8Array(65_536).fill(7).subarray(100, 300);
+    cache.set(new ReadEntry('a', 1n, undefined, value, 0));
     const kept = cache.get('a')?.value;
     expect(kept).toEqual(value);
     expect(kept?.buffer.byteLength).toBe(200);
+  });
+
+  it.each([
+    { name: 'each value has a buffer of its own', shared: 1 },
+    { name: 'a buffer has the values of many entries', shared: 150 },
+  ])('keeps at most 16 MiB of the buffers that values are parts of when $name', ({ shared }) => {
+    const cache = new EntryCache();
+    let buffer = new Uint8Array(32_768);
+    const keys = Array.from({ length: 30_000 }, (_, each) => `k${each % 20_000}`);
+    for (const [index, key] of keys.entries()) {
+      if (index % shared === 0) buffer = new Uint8Array(32_768);
+      const value = buffer.subarray((index % shared) * 200, (index % shared) * 200 + 200);
+      cache.set(new ReadEntry(key, BigInt(index), undefined, value, 0));
+    }
+    const buffers = new Set(keys.map((key) => cache.get(key)?.value.buffer));
+    buffers.delete(undefined);
+    expect(buffers.size).toBeGreaterThan(0);
+    expect(buffers.size * 32_768).toBeLessThanOrEqual(16 * 1024 * 1024 + 32_768);
+    expect(cache.get(keys.at(-1) ?? '')?.modRevision).toBe(29_999n);
   });
 });

@@ -85,7 +85,7 @@ export class LmdbStorage implements Storage, StorageReader {
       this.diskFullCause = undefined;
       return result;
     } catch (reason) {
-      this.cache.clear(); // its entries may come from a transaction that was aborted
+      this.cache.clear(); // it has entries of the transaction that was aborted
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
       this.diskFullCause = reason;
       throw diskFullError(this.file, reason);

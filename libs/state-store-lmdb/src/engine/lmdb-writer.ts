@@ -22,6 +22,7 @@ import {
   startRecord,
 } from './records.js';
 import type { EntryCache } from './entry-cache.js';
+import { encodeKey } from './entry-key.js';
 import { encodeLeasedKey } from './leased-key.js';
 import { HEAD_KEY, ReadEntry, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
@@ -42,22 +43,20 @@ export class LmdbWriter implements StorageWriter {
   private dropped: readonly HistorySegment[] = [];
   /** Change of the sum of all record hashes. */
   private hashSumChange = 0;
-  /** Entries that this group has written, by key; undefined for a deleted entry. */
-  private readonly written = new Map<string, ReadEntry | undefined>();
 
-  /** @param cache - Entries of the last commit, which the writer reads and updates. */
+  /**
+   * @param cache - Entries of the last commit, which the writer reads and updates. Must be cleared
+   *   when the group is not committed.
+   */
   constructor(
     private readonly tables: Tables,
     private readonly historyWindow: HistoryWindow,
     private readonly cache: EntryCache,
   ) {}
 
-  /** Updates the history window and the cache. Must run once, after the writes are durable. */
+  /** Updates the history window. Must run once, after the writes are durable. */
   onCommitted(): void {
     this.historyWindow.advance(this.added, this.dropped);
-    for (const [key, entry] of this.written)
-      if (entry === undefined) this.cache.delete(key);
-      else this.cache.set(entry);
   }
 
   head(): StoreHead {
@@ -65,12 +64,9 @@ export class LmdbWriter implements StorageWriter {
   }
 
   get(key: string): ReadEntry | undefined {
-    const written = this.written.get(key);
-    if (written !== undefined || this.written.has(key)) return written;
     const cached = this.cache.get(key);
     if (cached !== undefined) return cached;
     const entry = readEntry(this.tables, key);
-    // This group has not written the entry, so the last commit left it like this.
     if (entry !== undefined) this.cache.set(entry);
     return entry;
   }
@@ -81,22 +77,20 @@ export class LmdbWriter implements StorageWriter {
       if (entry.lease !== undefined)
         void this.tables.leasedKeys.put(encodeLeasedKey(entry.lease, entry.key), EMPTY);
     }
-    const key = this.subtractEntry(before) ?? Buffer.from(entry.key);
+    this.subtractEntry(before);
+    const key = encodeKey(entry.key);
     const record = encodeEntry(entry);
     const hash = hashRecord(key, record);
     this.hashSumChange = addHashes(this.hashSumChange, hash);
     void this.tables.entries.put(key, record);
-    this.written.set(
-      entry.key,
-      new ReadEntry(entry.key, entry.modRevision, entry.lease, entry.value, key, hash),
-    );
+    this.cache.set(new ReadEntry(entry.key, entry.modRevision, entry.lease, entry.value, hash));
   }
 
   delete(before: StoredEntry): void {
     this.detachFromLease(before);
-    const key = this.subtractEntry(before);
-    if (key !== undefined) void this.tables.entries.remove(key);
-    this.written.set(before.key, undefined);
+    this.subtractEntry(before);
+    void this.tables.entries.remove(encodeKey(before.key));
+    this.cache.delete(before.key);
   }
 
   hasLease(lease: LeaseId): boolean {
@@ -153,17 +147,11 @@ export class LmdbWriter implements StorageWriter {
   /**
    * Subtracts the hash of an entry before the entry is replaced or deleted.
    * @param before - The result of {@link get}: no other write of the entry has followed.
-   * @returns The key of the entry in the table.
    */
-  private subtractEntry(before: StoredEntry | undefined): Buffer | undefined {
-    if (before === undefined) return undefined;
-    if (before instanceof ReadEntry) {
+  private subtractEntry(before: StoredEntry | undefined): void {
+    if (before instanceof ReadEntry)
       this.hashSumChange = addHashes(this.hashSumChange, -before.hash);
-      return before.keyBytes;
-    }
-    const key = Buffer.from(before.key);
-    this.subtractHash(this.tables.entries, key);
-    return key;
+    else if (before !== undefined) this.subtractHash(this.tables.entries, encodeKey(before.key));
   }
 
   /** Subtracts the hash of the stored record before the record is replaced or deleted. */

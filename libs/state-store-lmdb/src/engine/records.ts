@@ -1,4 +1,3 @@
-import { crc32 } from 'node:zlib';
 import { CloudlessError } from '@cloudless/base';
 import type {
   HistorySegment,
@@ -11,7 +10,7 @@ import type {
 } from '@cloudless/state-store';
 import { ByteReader, MAX_SAFE_HIGH } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
-import { crc32 as crc32Of } from './crc32.js';
+import { crc32 } from './crc32.js';
 
 /** Version of the record formats in this file. Opening a store of another version is refused. */
 export const FORMAT_VERSION = 2;
@@ -32,7 +31,7 @@ export function startRecord(writer: ByteWriter): ByteWriter {
 /** Writes the checksum and returns the record. Valid until the next use of the writer. */
 export function sealRecord(writer: ByteWriter): Buffer {
   const record = writer.view();
-  record.writeUInt32BE(crc32(record.subarray(CHECKSUM_BYTES)), 0);
+  record.writeUInt32BE(crc32(record, CHECKSUM_BYTES, record.length), 0);
   return record;
 }
 
@@ -41,10 +40,12 @@ export function sealRecord(writer: ByteWriter): Buffer {
  * @throws kind `internal` when the checksum does not match.
  */
 export function openRecord(record: Buffer): ByteReader {
-  const content = record.subarray(CHECKSUM_BYTES);
-  if (record.length < CHECKSUM_BYTES || crc32(content) !== record.readUInt32BE(0))
+  if (
+    record.length < CHECKSUM_BYTES ||
+    crc32(record, CHECKSUM_BYTES, record.length) !== record.readUInt32BE(0)
+  )
     throw createChecksumError();
-  return new ByteReader(content);
+  return new ByteReader(record.subarray(CHECKSUM_BYTES));
 }
 
 function createChecksumError(): CloudlessError {
@@ -108,7 +109,7 @@ export class EntryHeadReader {
   ): void {
     if (end - start < MIN_ENTRY_BYTES) throw createChecksumError();
     const checksum = records.readUInt32BE(start);
-    if (crc32Of(records, start + CHECKSUM_BYTES, end) !== checksum) throw createChecksumError();
+    if (crc32(records, start + CHECKSUM_BYTES, end) !== checksum) throw createChecksumError();
     const high = records.readUInt32BE(start + 4);
     const low = records.readUInt32BE(start + 8);
     if (high !== this.lastHigh || low !== this.lastLow) {
@@ -125,7 +126,7 @@ export class EntryHeadReader {
       leaseBytes === 0
         ? undefined
         : records.toString('utf8', start + MIN_ENTRY_BYTES, this.valueStart);
-    this.hash = crc32Of(keys, keyStart, keyEnd, checksum);
+    this.hash = crc32(keys, keyStart, keyEnd, checksum);
   }
 }
 
@@ -176,7 +177,7 @@ export function addHashes(a: number, b: number): number {
  * has another hash.
  */
 export function hashRecord(key: Buffer, record: Buffer): number {
-  return crc32(key, record.readUInt32BE(0));
+  return crc32(key, 0, key.length, record.readUInt32BE(0));
 }
 
 /** Encodes the key of a history record: first and last revision, changes. Keys sort by revision. */

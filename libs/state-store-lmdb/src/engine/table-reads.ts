@@ -1,5 +1,6 @@
 import type { LeaseId, StoredEntry } from '@cloudless/state-store';
-import { decodeEntry, decodeHead, hashRecord, type HeadRecord } from './records.js';
+import { encodeKey } from './entry-key.js';
+import { decodeHead, EntryHeadReader, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
 /** Key of the counters in the `meta` table. */
@@ -13,27 +14,33 @@ export function readHead({ meta }: Tables): HeadRecord {
     : decodeHead(record);
 }
 
-/** Reads an entry in the current LMDB transaction; undefined for an unknown key. */
+const entryHead = new EntryHeadReader();
+
+/**
+ * Reads an entry in the current LMDB transaction; undefined for an unknown key.
+ * @throws kind `internal` when the checksum of the record does not match.
+ */
 export function readEntry({ entries }: Tables, key: string): ReadEntry | undefined {
-  const keyBytes = Buffer.from(key);
-  const record = entries.get(keyBytes);
+  const keyBytes = encodeKey(key);
+  // Valid until the next read: LMDB reads all records into one buffer.
+  const record = entries.getBinaryFast(keyBytes);
   if (record === undefined) return undefined;
-  const { modRevision, lease, value } = decodeEntry(key, record);
-  return new ReadEntry(key, modRevision, lease, value, keyBytes, hashRecord(keyBytes, record));
+  const { length } = record;
+  entryHead.read(keyBytes, 0, keyBytes.length, record, 0, length);
+  const { modRevision, lease, hash, valueStart } = entryHead;
+  const value = new Uint8Array(length - valueStart);
+  record.copy(value, 0, valueStart, length);
+  return new ReadEntry(key, modRevision, lease, value, hash);
 }
 
 /** An entry that was read, with what its replacement or deletion needs. */
 export class ReadEntry implements StoredEntry {
-  /**
-   * @param keyBytes - The key in the table.
-   * @param hash - Hash of the record and its key.
-   */
+  /** @param hash - Hash of the record and its key. */
   constructor(
     readonly key: string,
     readonly modRevision: bigint,
     readonly lease: LeaseId | undefined,
     readonly value: Uint8Array,
-    readonly keyBytes: Buffer,
     readonly hash: number,
   ) {}
 }

@@ -1,0 +1,10 @@
+import { MAX_KEY_BYTES } from '@cloudless/state-store';
+import { ByteWriter } from './byte-writer.js';
+
+/** Shared by all keys, because LMDB copies a key before the next one is encoded. */
+const writer = new ByteWriter(MAX_KEY_BYTES);
+
+/** Encodes the key of an entry. Valid until the next key is encoded. */
+export function encodeKey(key: string): Buffer {
+  return writer.clear().rawText(key).view();
+}
