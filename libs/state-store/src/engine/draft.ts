@@ -34,16 +34,17 @@ export class Draft {
    *   lease.
    */
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
-    const entriesRead: EntriesRead = new Map();
+    const compared: (StoredEntry | undefined)[] = [];
     for (const { key, is } of compares) {
-      const entry = this.readEntry(key, entriesRead);
+      const entry = this.writer.get(key);
       const current = entry?.modRevision ?? 'absent';
       if (current !== is) throw new RevisionConflictError(key, is, current);
+      compared.push(entry);
     }
     for (const operation of operations) {
       if ('put' in operation && operation.lease !== undefined) this.checkLease(operation.lease);
     }
-    return this.apply(operations, entriesRead);
+    return this.apply(operations, compares, compared);
   }
 
   /** Creates a lease with an id that was never used before. */
@@ -60,7 +61,8 @@ export class Draft {
     if (!this.isLease(lease)) return;
     this.apply(
       this.writer.leasedKeys(lease).map((key) => ({ delete: key })),
-      new Map(),
+      [],
+      [],
     );
     this.writer.deleteLease(lease);
     this.hasChanged = true;
@@ -80,12 +82,24 @@ export class Draft {
       });
   }
 
-  private apply(operations: readonly Operation[], entriesRead: EntriesRead): Committed {
+  /**
+   * @param operations - Write each key once.
+   * @param compared - The entries that the compares have read.
+   */
+  private apply(
+    operations: readonly Operation[],
+    compares: readonly Compare[],
+    compared: readonly (StoredEntry | undefined)[],
+  ): Committed {
     const revision = this.revision + 1n;
     const changes: LoggedChange[] = [];
+    let next = 0;
     for (const operation of operations) {
       const key = getKey(operation);
-      const before = this.readEntry(key, entriesRead);
+      // Callers usually add the compare and the write of a key in the same order.
+      const at = compares[next]?.key === key ? next : findCompare(compares, key);
+      if (at >= 0) next = at + 1;
+      const before = at < 0 ? this.writer.get(key) : compared[at];
       if ('put' in operation) {
         const after = {
           key,
@@ -108,14 +122,6 @@ export class Draft {
     return { revision: this.revision };
   }
 
-  private readEntry(key: string, entriesRead: EntriesRead): StoredEntry | undefined {
-    const known = entriesRead.get(key);
-    if (known !== undefined) return known === ABSENT ? undefined : known;
-    const entry = this.writer.get(key);
-    entriesRead.set(key, entry ?? ABSENT);
-    return entry;
-  }
-
   private checkLease(lease: LeaseId): void {
     if (!this.isLease(lease))
       throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
@@ -130,9 +136,12 @@ export class Draft {
   }
 }
 
-/** The entries that a transaction has read, by key. */
-type EntriesRead = Map<string, StoredEntry | typeof ABSENT>;
-const ABSENT = 'absent';
+/** Returns the index of a compare of a key; -1 when there is none. */
+function findCompare(compares: readonly Compare[], key: string): number {
+  for (let index = 0; index < compares.length; index += 1)
+    if (compares[index]?.key === key) return index;
+  return -1;
+}
 
 /** Form of the ids of {@link Draft.grantLease}. */
 const LEASE_ID = /^lease-[1-9]\d{0,15}$/u;

@@ -55,6 +55,29 @@ function put(key: string) {
 const DISK_FULL = new CloudlessError('exhausted', 'disk full');
 
 describe('EngineStore', () => {
+  it('records the earlier values of keys that are compared and written in any order', async () => {
+    const { store, storage } = aStore();
+    const value = (text: string): Uint8Array => new TextEncoder().encode(text);
+    const keys = ['a', 'b', 'c', 'd'];
+    await store.txn(
+      [],
+      keys.map((key) => ({ put: key, value: value(`first ${key}`) })),
+    );
+    await store.txn(
+      ['c', 'a', 'd', 'x'].map((key) => ({ key, is: key === 'x' ? 'absent' : 1n })),
+      ['x', 'a', 'b', 'd', 'c'].map((key) => ({ put: key, value: value(`second ${key}`) })),
+    );
+    const [second] = storage.read((reader) => [...reader.history(1n)]);
+    const texts = second?.changes.map(({ key, before }) => [
+      key,
+      before && new TextDecoder().decode(before.value),
+    ]);
+    expect(texts).toEqual([
+      ['x', undefined],
+      ...['a', 'b', 'd', 'c'].map((key) => [key, `first ${key}`]),
+    ]);
+  });
+
   it('commits all transactions that were queued during a write in one further write', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
