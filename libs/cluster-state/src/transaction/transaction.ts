@@ -112,7 +112,7 @@ export class Transaction {
 
   private putKey<Kind extends RecordKind>(key: string, kind: Kind, record: RecordOf<Kind>): this {
     const { bytes, isExact } = encodeRecord(kind, record);
-    const written = isExact ? { bytes, record } : undefined;
+    const written = isExact ? { key, bytes, record } : undefined;
     this.writeByKey.set(key, { operation: { put: key, value: bytes }, written });
     return this;
   }
@@ -157,7 +157,9 @@ export class Transaction {
       stamped.set(init, event);
       this.put('event', event.id, event);
     }
-    return Array.from(this.writeByKey.values(), ({ operation }) => operation);
+    const operations: Operation[] = [];
+    this.writeByKey.forEach(({ operation }) => operations.push(operation));
+    return operations;
   }
 
   /**
@@ -165,15 +167,17 @@ export class Transaction {
    * them. Call this method after {@link toOperations}.
    */
   listWritten(): readonly WrittenRecord[] {
-    const written: WrittenRecord[] = [];
-    for (const write of this.writeByKey.values())
-      if (write.written !== undefined) written.push(write.written);
-    return written;
+    const list: WrittenRecord[] = [];
+    this.writeByKey.forEach(({ written }) => {
+      if (written !== undefined) list.push(written);
+    });
+    return list;
   }
 }
 
 /** A record with the bytes that the store gets for it. */
 export interface WrittenRecord {
+  readonly key: string;
   readonly bytes: Uint8Array;
   readonly record: RecordOf<RecordKind>;
 }

@@ -34,6 +34,17 @@ describe('EventIndex', () => {
     expect(index.getLastOfReplica('w-2')).toBeUndefined();
   });
 
+  it('keeps the newest event of a replica when an older one follows or is written again', () => {
+    const index = new EventIndex();
+    const older = event({ id: '1', replicaIds: ['w-1', 'w-2'], ...ofWeb });
+    index.applyChange(undefined, event({ id: '2', replicaId: 'w-1', ...ofWeb }));
+    index.applyChange(undefined, older);
+    expect(['w-1', 'w-2'].map((id) => index.getLastOfReplica(id)?.id)).toEqual(['2', '1']);
+    const again = event({ id: '1', replicaIds: ['w-1', 'w-2'], message: 'again', ...ofWeb });
+    index.applyChange(older, again);
+    expect(['w-1', 'w-2'].map((id) => index.getLastOfReplica(id)?.message)).toEqual(['', 'again']);
+  });
+
   it('ignores audit events about a replica', () => {
     const index = new EventIndex();
     index.applyChange(

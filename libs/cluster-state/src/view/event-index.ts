@@ -12,6 +12,8 @@ export type EventSubject =
  */
 export class EventIndex {
   private readonly byReplica = new Map<string, Event>();
+  /** The highest id of an event so far. */
+  private newestId = '';
   private readonly bySubject = new Map<string, Event>();
   /** Audit records by `<namespace>/<name>` of the secret, each list sorted by id. */
   private readonly bySecret = new Map<string, Event[]>();
@@ -47,7 +49,12 @@ export class EventIndex {
   }
 
   private add(event: Event): void {
-    for (const id of listIndexedReplicaIds(event)) keepNewest(this.byReplica, id, event);
+    // Events usually arrive in order; the newest one need not be compared with those before.
+    const isNewest = event.id >= this.newestId;
+    if (isNewest) this.newestId = event.id;
+    for (const id of listIndexedReplicaIds(event))
+      if (isNewest) this.byReplica.set(id, event);
+      else keepNewest(this.byReplica, id, event);
     const key = toEventKey(event);
     if (key !== undefined) keepNewest(this.bySubject, key, event);
     for (const secret of new Set(event.audit?.secrets)) {

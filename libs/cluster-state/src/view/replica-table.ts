@@ -70,6 +70,30 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     return this;
   }
 
+  /**
+   * Sets a record, or deletes it.
+   * @param after - The new record; undefined deletes the record.
+   * @returns The record before.
+   */
+  exchange(
+    key: string,
+    after: Stored<ReplicaRecord> | undefined,
+  ): Stored<ReplicaRecord> | undefined {
+    const at = key.lastIndexOf('/');
+    const sequence = parseKeySequence(key, at + 1);
+    const group = sequence < 0 ? undefined : this.findGroup(key, at);
+    const before = group?.get(sequence);
+    // Most changes replace a record by one of the same replica, which then is regular too.
+    if (before !== undefined && after !== undefined && isSameReplica(before.value, after.value)) {
+      group?.set(sequence, after);
+      return before;
+    }
+    const replaced = before ?? this.irregular.get(key);
+    if (after === undefined) this.delete(key);
+    else this.set(key, after);
+    return replaced;
+  }
+
   delete(key: string): boolean {
     const at = key.lastIndexOf('/');
     const sequence = parseKeySequence(key, at + 1);
@@ -118,6 +142,10 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     this.groups.delete(uid);
     [this.lastUid, this.lastGroup] = [undefined, undefined];
   }
+}
+
+function isSameReplica(a: ReplicaRecord, b: ReplicaRecord): boolean {
+  return a.id === b.id && a.uid === b.uid && a.sequence === b.sequence;
 }
 
 /** Returns true when key and id of a replica follow from its workload and sequence number. */

@@ -76,8 +76,11 @@ export class ViewFollower {
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
   private decodedCount: number;
-  /** Records of this process that are being committed, by the bytes that the store got for them. */
-  private readonly expected = new Map<Uint8Array, RecordOf<RecordKind>>();
+  /**
+   * Records of this process that are being committed, by their keys; the newest of several commits
+   * of one key.
+   */
+  private readonly expected = new Map<string, WrittenRecord>();
 
   /**
    * @param retries - Default: the first failure of the watch ends the view.
@@ -163,9 +166,10 @@ export class ViewFollower {
    * @returns A function that ends this. Call it when the commit has ended.
    */
   expect(written: readonly WrittenRecord[]): () => void {
-    for (const { bytes, record } of written) this.expected.set(bytes, record);
+    const { expected } = this;
+    for (const each of written) expected.set(each.key, each);
     return () => {
-      for (const { bytes } of written) this.expected.delete(bytes);
+      for (const each of written) if (expected.get(each.key) === each) expected.delete(each.key);
     };
   }
 
@@ -334,7 +338,8 @@ export class ViewFollower {
     const parsed = parseViewKey(key);
     if (parsed === undefined) return undefined;
     const { kind, id } = parsed;
-    const record = this.expected.get(value) ?? this.decode(kind, id, value);
+    const expected = this.expected.get(key);
+    const record = expected?.bytes === value ? expected.record : this.decode(kind, id, value);
     const bytes = key.length + value.byteLength;
     return { kind, id, after: { value: record, revision: modRevision, bytes } };
   }
@@ -349,12 +354,11 @@ export class ViewFollower {
     revision: Revision,
     isSnapshot: boolean,
   ): void {
-    let bytes = 0;
-    const changes = decoded.map(({ kind, id, after }) => {
-      bytes += (this.view.get(kind, id)?.bytes ?? 0) + (after?.bytes ?? 0);
-      return this.view.apply(kind, id, after);
-    });
-    this.view.revision = revision;
+    const { view } = this;
+    const bytesBefore = view.changedBytes;
+    const changes = decoded.map(({ kind, id, after }) => view.apply(kind, id, after));
+    const bytes = view.changedBytes - bytesBefore;
+    view.revision = revision;
     this.notify({ changes, revision, bytes, isSnapshot });
   }
 

@@ -32,6 +32,8 @@ type ReplicaGroups = Map<string, Stored<ReplicaRecord>[]>;
 /** The indexed view that `ClusterState` maintains. */
 export class IndexedView extends RecordMaps implements ClusterView {
   revision: Revision = 0n;
+  /** Bytes of the keys and values of the records before and after all changes so far. */
+  changedBytes = 0;
   private readonly replicasByNode: ReplicaGroups = new Map();
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
@@ -183,23 +185,23 @@ export class IndexedView extends RecordMaps implements ClusterView {
     id: string,
     after: Stored<RecordOf<Kind>> | undefined,
   ): RecordChange {
+    if (kind === 'replica')
+      return this.applyReplica(id, after as Stored<ReplicaRecord> | undefined);
     const map = this.byKind[kind];
     const before = map.get(id);
     if (after === undefined) map.delete(id);
     else map.set(id, after);
-    const change: { kind: RecordKind; id: string; before?: unknown; after?: unknown } = {
-      kind,
-      id,
-    };
-    if (before !== undefined) change.before = before.value;
-    if (after !== undefined) change.after = after.value;
-    if (kind === 'replica')
-      this.indexReplica(
-        before as Stored<ReplicaRecord> | undefined,
-        after as Stored<ReplicaRecord> | undefined,
-      );
-    else this.updateIndexes(change as RecordChange);
-    return change as RecordChange;
+    this.changedBytes += (before?.bytes ?? 0) + (after?.bytes ?? 0);
+    const change = createChange(kind, id, before?.value, after?.value);
+    this.updateIndexes(change);
+    return change;
+  }
+
+  private applyReplica(id: string, after: Stored<ReplicaRecord> | undefined): RecordChange {
+    const before = this.replicaTable.exchange(id, after);
+    this.changedBytes += (before?.bytes ?? 0) + (after?.bytes ?? 0);
+    this.indexReplica(before, after);
+    return createChange('replica', id, before?.value, after?.value);
   }
 
   private updateIndexes({ kind, id, before, after }: RecordChange): void {
@@ -314,6 +316,18 @@ export class IndexedView extends RecordMaps implements ClusterView {
   }
 }
 
+function createChange(kind: RecordKind, id: string, before: unknown, after: unknown): RecordChange {
+  const change =
+    before === undefined
+      ? after === undefined
+        ? { kind, id }
+        : { kind, id, after }
+      : after === undefined
+        ? { kind, id, before }
+        : { kind, id, before, after };
+  return change as RecordChange;
+}
+
 function addToGroup(groups: ReplicaGroups, replica: Stored<ReplicaRecord>): void {
   const { nodeId } = replica.value;
   const group = groups.get(nodeId);
@@ -329,7 +343,8 @@ function replaceInGroup(
 ): void {
   const { nodeId } = before.value;
   const group = groups.get(nodeId);
-  const index = group?.indexOf(before) ?? -1;
+  // From the end: the replicas that were placed last change most.
+  const index = group?.lastIndexOf(before) ?? -1;
   if (group === undefined || index < 0) return;
   if (after !== undefined) group[index] = after;
   else if (group.length === 1) groups.delete(nodeId);
