@@ -38,18 +38,21 @@ export class WireWriter {
 
   /**
    * Writes one message.
+   * @param values - The values of its fields, in the order of the plan. Default: they are read from
+   *   the message.
    * @returns The bytes, and whether reading these bytes gives an equal message: text with a lone
    *   surrogate or a leading byte order mark changes.
    */
   write(
     plan: MessagePlan,
     message: Fields,
+    values?: readonly unknown[],
   ): { readonly bytes: Uint8Array; readonly isExact: boolean } {
     for (;;) {
       this.start = this.at;
       this.isExact = true;
       try {
-        this.writeFields(plan, message, 1);
+        this.writeFields(plan, message, 1, values);
         const { start, at, isExact } = this;
         return { bytes: new Uint8Array(this.buffer.buffer, start, at - start), isExact };
       } catch (reason) {
@@ -65,37 +68,42 @@ export class WireWriter {
     this.at = 0;
   }
 
-  private writeFields(plan: MessagePlan, message: Fields, depth: number): void {
+  private writeFields(
+    plan: MessagePlan,
+    message: Fields,
+    depth: number,
+    values?: readonly unknown[],
+  ): void {
     if (depth > MAX_DEPTH) throw CANNOT_WRITE;
     if (message['$typeName'] !== plan.typeName) throw CANNOT_WRITE;
     if (message['$unknown'] !== undefined) throw CANNOT_WRITE;
-    for (const field of plan.fields) {
+    const { fields } = plan;
+    for (let index = 0; index < fields.length; index += 1) {
+      const field = fields[index] as FieldPlan;
+      const value = values === undefined ? message[field.name] : values[index];
       switch (field.cardinality) {
         case 'implicit':
-          this.writeImplicit(field, message[field.name]);
+          this.writeImplicit(field, value);
           break;
-        case 'explicit': {
-          const value = message[field.name];
+        case 'explicit':
           if (value !== undefined) this.writeField(field, value, depth);
           break;
-        }
         case 'oneof': {
           const member = message[field.oneof] as Fields | undefined;
           if (member === undefined) throw CANNOT_WRITE;
           if (member['case'] === field.name) this.writeField(field, member['value'], depth);
           break;
         }
-        case 'list': {
-          const values = message[field.name];
-          if (!Array.isArray(values)) throw CANNOT_WRITE;
-          for (const value of values as unknown[]) this.writeField(field, value, depth);
+        case 'list':
+          if (!Array.isArray(value)) throw CANNOT_WRITE;
+          for (let item = 0; item < value.length; item += 1)
+            this.writeField(field, (value as unknown[])[item], depth);
           break;
-        }
         case 'packed':
-          this.writePacked(field, message[field.name]);
+          this.writePacked(field, value);
           break;
         case 'map':
-          this.writeMap(field, message[field.name], depth);
+          this.writeMap(field, value, depth);
       }
     }
   }

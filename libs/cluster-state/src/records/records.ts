@@ -1,4 +1,4 @@
-import type { DescMessage, MessageShape } from '@bufbuild/protobuf';
+import type { DescMessage, Message, MessageShape } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
 import {
   AccessTokenRecordSchema,
@@ -43,7 +43,7 @@ import {
   type EncodedMessage,
   type MessageCodec,
 } from '../codec/message-codec.js';
-import { createEmptyReplica } from './replicas.js';
+import { createEmptyReplica, listReplicaValues } from './replicas.js';
 
 /** The kinds of records with their schemas. The key of a record is `/<kind>/<id>`. */
 export const recordSchemas = {
@@ -162,12 +162,18 @@ export function parseViewKey(key: string): ReturnType<typeof parseKey> {
   return parsed === undefined || UNVIEWED_KINDS.has(parsed.kind) ? undefined : parsed;
 }
 
+/** Fast ways to create and to read the records of which there are the most. */
+const REPLICA_ACCESS = {
+  createEmpty: createEmptyReplica,
+  listValues: listReplicaValues as (message: Message, values: unknown[]) => void,
+};
+
 const codecs = Object.fromEntries(
   RECORD_KINDS.map((kind) => [
     kind,
     createMessageCodec(
       recordSchemas[kind] as DescMessage,
-      kind === 'replica' ? createEmptyReplica : undefined,
+      kind === 'replica' ? REPLICA_ACCESS : {},
     ),
   ]),
 ) as Readonly<Record<RecordKind, MessageCodec<DescMessage>>>;
@@ -195,9 +201,17 @@ export function decodeRecord<Kind extends RecordKind>(
   }
 }
 
+const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
 /** Digits of a number in a key: with leading zeros, keys sort like their numbers. */
 const NUMBER_WIDTH = 10;
-const padNumber = (value: number | bigint): string => String(value).padStart(NUMBER_WIDTH, '0');
+const ZEROS = Array.from({ length: NUMBER_WIDTH + 1 }, (_, count) => '0'.repeat(count));
+const padNumber = (value: number | bigint): string => {
+  // The text of a number is often in a cache of V8, that of a bigint never.
+  const digits = String(
+    typeof value === 'bigint' && value >= 0n && value < MAX_SAFE ? Number(value) : value,
+  );
+  return (ZEROS[NUMBER_WIDTH - digits.length] ?? '') + digits;
+};
 
 export const toVersionKeyId = (uid: string, version: number): string =>
   `${uid}/${padNumber(version)}`;

@@ -4,6 +4,8 @@ import fc from 'fast-check';
 import { EndpointSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { copyReplica, createReplicaRecord, holdsResources, isLive } from '../index.js';
+import { decodeRecord, encodeRecord } from './records.js';
+import { listReplicaValues } from './replicas.js';
 
 describe('copyReplica', () => {
   const replica = create(ReplicaRecordSchema, {
@@ -53,6 +55,9 @@ describe('copyReplica', () => {
         expect(isMessage(copy, ReplicaRecordSchema)).toBe(true);
         const decoded = fromBinary(ReplicaRecordSchema, toBinary(ReplicaRecordSchema, copy));
         expect(Object.keys(copy)).toEqual(Object.keys(decoded));
+        const { bytes } = encodeRecord('replica', copy);
+        expect(Buffer.from(bytes).equals(toBinary(ReplicaRecordSchema, copy))).toBe(true);
+        expect(decodeRecord('replica', 'x', bytes)).toStrictEqual(decoded);
       }),
     );
   });
@@ -82,6 +87,17 @@ describe('copyReplica', () => {
 function withoutType({ $typeName: _name, ...fields }: ReturnType<typeof copyReplica>) {
   return fields;
 }
+
+describe('listReplicaValues', () => {
+  it('lists the values of all fields in the order of their numbers', () => {
+    const { fields } = ReplicaRecordSchema;
+    const replica = Object.fromEntries(fields.map(({ localName }) => [localName, localName]));
+    const values: unknown[] = [];
+    listReplicaValues(replica as never, values);
+    const byNumber = [...fields].sort((a, b) => a.number - b.number);
+    expect(values).toEqual(byNumber.map(({ localName }) => localName));
+  });
+});
 
 describe('isLive and holdsResources', () => {
   it.each(
