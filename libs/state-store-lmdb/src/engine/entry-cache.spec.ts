@@ -8,7 +8,7 @@ describe('EntryCache', () => {
   it('returns the newest entry of a key, and none after its deletion', () => {
     const cache = new EntryCache();
     cache.set(anEntry('a', 1n));
-    for (let each = 0; each < 8_192; each += 1) cache.set(anEntry(`k${each}`));
+    for (let each = 0; each < 16_384; each += 1) cache.set(anEntry(`k${each}`));
     cache.set(anEntry('a', 2n));
     expect(cache.get('a')?.modRevision).toBe(2n);
     cache.delete('a');
@@ -20,10 +20,10 @@ describe('EntryCache', () => {
 
   it('keeps the newest entries, in bounded memory', () => {
     const cache = new EntryCache();
-    for (let each = 0; each < 40_000; each += 1) cache.set(anEntry(`k${each}`));
-    const kept = Array.from({ length: 40_000 }, (_, each) => cache.get(`k${each}`));
-    expect(kept.slice(-8_192)).not.toContain(undefined);
-    expect(kept.filter((entry) => entry !== undefined).length).toBeLessThanOrEqual(16_384);
+    for (let each = 0; each < 80_000; each += 1) cache.set(anEntry(`k${each}`));
+    const kept = Array.from({ length: 80_000 }, (_, each) => cache.get(`k${each}`));
+    expect(kept.slice(-16_384)).not.toContain(undefined);
+    expect(kept.filter((entry) => entry !== undefined).length).toBeLessThanOrEqual(32_768);
   });
 
   it('forgets an entry whose value has become large', () => {

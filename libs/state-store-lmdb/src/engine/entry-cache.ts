@@ -1,7 +1,10 @@
 import { ReadEntry } from './table-reads.js';
 
-/** Most entries of one half. The cache has two halves: the newer one, and the one before. */
-const MAX_ENTRIES = 8_192;
+/**
+ * Most entries of one half. The cache has two halves: the newer one, and the one before. Enough for
+ * the nodes of a large cluster, whose entries each placement compares, beside as many replicas.
+ */
+const MAX_ENTRIES = 16_384;
 /**
  * Most bytes of the buffers that the values of one half are parts of. Twice what the values take:
  * the records of other commits are in the same buffers.
@@ -21,9 +24,10 @@ const MAX_SHARED_BYTES = 32 * 1024;
 export class EntryCache {
   private newer = new Map<string, ReadEntry>();
   private older = new Map<string, ReadEntry>();
-  /** Bytes of the buffers of `newer`; a buffer counts again after a value of another one. */
+  /** Bytes of the buffers of `newer`; a shared buffer counts again after a value of another one. */
   private newerBytes = 0;
-  private lastBuffer: ArrayBufferLike | undefined;
+  /** The shared buffer that was counted last. */
+  private lastShared: ArrayBufferLike | undefined;
 
   /** Returns an entry; undefined when the entry is not kept. */
   get(key: string): ReadEntry | undefined {
@@ -38,16 +42,14 @@ export class EntryCache {
       return;
     }
     const kept = withSharedBuffer(entry);
-    const { buffer } = kept.value;
-    if (buffer !== this.lastBuffer) {
-      this.lastBuffer = buffer;
-      this.newerBytes += buffer.byteLength;
-    }
+    this.countBuffer(kept.value);
     if (
       (this.newer.size >= MAX_ENTRIES && !this.newer.has(key)) ||
       this.newerBytes > MAX_BUFFER_BYTES
-    )
-      this.startHalf(buffer);
+    ) {
+      this.startHalf();
+      this.countBuffer(kept.value);
+    }
     this.newer.set(key, kept);
   }
 
@@ -58,15 +60,22 @@ export class EntryCache {
 
   clear(): void {
     this.newer = new Map();
-    this.startHalf(undefined);
+    this.startHalf();
   }
 
-  /** Drops the older half, and starts a new one with a buffer. */
-  private startHalf(buffer: ArrayBufferLike | undefined): void {
+  /** Adds the bytes that are kept for a value, unless its buffer is that of the value before. */
+  private countBuffer({ buffer, byteLength }: Uint8Array): void {
+    if (buffer === this.lastShared) return;
+    this.newerBytes += buffer.byteLength;
+    if (buffer.byteLength > byteLength) this.lastShared = buffer;
+  }
+
+  /** Drops the older half, and starts a new one. */
+  private startHalf(): void {
     this.older = this.newer;
     this.newer = new Map();
-    this.newerBytes = buffer?.byteLength ?? 0;
-    this.lastBuffer = buffer;
+    this.newerBytes = 0;
+    this.lastShared = undefined;
   }
 }
 
