@@ -82,6 +82,33 @@ describe('openClusterState with preloaded records', () => {
     await state.close();
   });
 
+  it('has the indexes of replicas that reading the store gives', async () => {
+    await fill();
+    const waiting = createReplicaRecord({
+      id: 'w-1',
+      uid: 'w',
+      sequence: 1n,
+      desiredRunning: true,
+    });
+    // Its id does not follow from its workload and sequence number.
+    const irregular = createReplicaRecord({ id: 'other', uid: 'w', sequence: 2n, nodeId: 'n' });
+    const writer = await open();
+    await writer.commit(writer.transaction().createReplica(waiting).createReplica(irregular));
+    await writer.close();
+    const listIndexed = async (preloaded?: PreloadedView) => {
+      const state = await open(preloaded);
+      const view = state.view();
+      const lists = [view.unplaced(), view.replicasOn('n'), view.replicasOf('w'), view.replicas()];
+      const ids = lists.map((list) => [...list].map(({ value }) => value.id));
+      const byId = ['u-1', 'w-1', 'other'].map((id) => view.replica(id)?.value.id);
+      await state.close();
+      return [...ids, byId];
+    };
+    const indexed = await listIndexed(await preload());
+    expect(indexed).toEqual(await listIndexed());
+    expect(indexed[0]).toEqual(['w-1']);
+  });
+
   it('reads no record again, and counts each as decoded once', async () => {
     await fill();
     const preloaded = await preload();

@@ -5,10 +5,14 @@ import {
   decodeRecord,
   parseViewKey,
   recordSchemas,
+  toKey,
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
 import { IndexedView } from './view.js';
+
+/** Beginning of the keys of most records, which need no further parsing. */
+const REPLICA_PREFIX = toKey('replica', '');
 
 /**
  * A view that a store fills while it is opened, so that its records need not be read once more.
@@ -22,17 +26,31 @@ export class PreloadedView {
   private isComplete = false;
 
   /**
-   * Adds an entry of the store.
+   * Adds an entry of the store. Each key at most once.
    * @param value - Only valid during the call.
    */
   add(key: string, value: Uint8Array, revision: Revision): void {
-    const parsed = this.hasFailed ? undefined : parseViewKey(key);
-    if (parsed === undefined) return;
-    const { kind, id } = parsed;
+    if (this.hasFailed) return;
+    if (!key.startsWith(REPLICA_PREFIX)) this.addParsed(key, value, revision);
+    else this.addRecord('replica', key.slice(REPLICA_PREFIX.length), key, value, revision);
+  }
+
+  private addParsed(key: string, value: Uint8Array, revision: Revision): void {
+    const parsed = parseViewKey(key);
+    if (parsed !== undefined) this.addRecord(parsed.kind, parsed.id, key, value, revision);
+  }
+
+  private addRecord(
+    kind: RecordKind,
+    id: string,
+    key: string,
+    value: Uint8Array,
+    revision: Revision,
+  ): void {
     try {
       const record = decode(kind, id, value);
-      const after = { value: record, revision, bytes: key.length + value.byteLength };
-      this.filled.apply(kind, id, after);
+      const bytes = key.length + value.byteLength;
+      this.filled.add(kind, id, { value: record, revision, bytes });
       this.count += 1;
     } catch {
       // The store is then read again at the start, which reports another layout before this record.

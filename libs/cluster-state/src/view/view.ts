@@ -204,6 +204,15 @@ export class IndexedView extends RecordMaps implements ClusterView {
     return createChange('replica', id, before?.value, after?.value);
   }
 
+  /** Adds a record that the view does not have: as {@link apply}, without looking for it. */
+  add<Kind extends RecordKind>(kind: Kind, id: string, after: Stored<RecordOf<Kind>>): void {
+    if (kind === 'replica') {
+      const replica = after as Stored<ReplicaRecord>;
+      this.replicaTable.set(id, replica);
+      this.indexReplica(undefined, replica);
+    } else this.apply(kind, id, after);
+  }
+
   private updateIndexes({ kind, id, before, after }: RecordChange): void {
     if (kind === 'event') {
       this.updateEventList(before, after);
