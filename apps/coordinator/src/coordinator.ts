@@ -243,7 +243,8 @@ function createInterceptors(
       getPrincipal: ({ contextValues }) => contextValues.get(callerKey)?.principal.name,
     }),
     createErrorInterceptor(createFailureLog({ clock, log }, 'call failed with an internal error')),
-    createValidationInterceptor(SERVED_SERVICES),
+    // The first call of each method compiles its rules, most of which a coordinator never needs.
+    createValidationInterceptor(),
   ];
 }
 
