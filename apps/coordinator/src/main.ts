@@ -1,5 +1,5 @@
 // eslint-disable-next-line import-x/order -- the other modules are a large part of the start
-import { restoreCompilerBudget } from './compiler-budget.js';
+import { restoreDefaultFlags } from './start-flags.js';
 import { hostname } from 'node:os';
 import { Command, CommanderError } from 'commander';
 import { errorFields, type LogFields } from '@cloudless/base';
@@ -235,7 +235,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       ...{ tokenSecret, secretsKey, secretsPassphrase },
       watchdog,
     });
-    restoreCompilerBudget();
+    restoreDefaultFlags();
     const stopped = untilStopped();
     const { url, opsUrl, clusterId, identityFiles } = coordinator;
     const files = { ...identityFiles };
