@@ -1,15 +1,25 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import { TimestampSchema } from '@bufbuild/protobuf/wkt';
+import { DurationSchema, TimestampSchema } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { AgentMessageSchema } from '../gen/cloudless/api/session_pb.js';
 import { decodeMessage } from './report-decoder.js';
 
-const arbText = fc.string({ unit: 'binary', maxLength: 40 });
-const arbInt = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
-const arbInt64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+const arbText = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.string({ maxLength: 200 }),
+);
+const arbInt = fc.oneof(fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }), fc.nat());
+const arbInt64 = fc.oneof(
+  fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+  fc.bigInt({ min: 0n, max: 2n ** 50n }),
+  fc.constantFrom(2n ** 32n, 2n ** 49n - 1n, 2n ** 49n),
+);
 const arbTime = fc
   .record({ seconds: arbInt64, nanos: arbInt })
   .map((init) => create(TimestampSchema, init));
+const arbDuration = fc
+  .record({ seconds: arbInt64, nanos: arbInt })
+  .map((init) => create(DurationSchema, init));
 const arbReport = fc.record(
   {
     replicaId: arbText,
@@ -29,8 +39,28 @@ const arbReport = fc.record(
     lastEndReason: arbText,
     forgotten: fc.boolean(),
     lastLines: fc.array(arbText, { maxLength: 3 }),
-    imagePull: fc.record({ image: arbText, reason: arbText, startedAt: arbTime }),
-    container: fc.record({ pid: arbInt, ip: arbText, startedAt: arbTime }),
+    imagePull: fc.record(
+      {
+        image: arbText,
+        phase: fc.integer({ min: 0, max: 5 }),
+        startedAt: arbTime,
+        took: arbDuration,
+        sizeBytes: arbInt64,
+        reason: arbText,
+      },
+      { requiredKeys: [] },
+    ),
+    container: fc.record(
+      {
+        pid: arbInt,
+        startedAt: arbTime,
+        runtime: arbText,
+        ip: arbText,
+        runtimeId: arbText,
+        imageDigest: arbText,
+      },
+      { requiredKeys: [] },
+    ),
   },
   { requiredKeys: [] },
 );
@@ -40,6 +70,9 @@ const encode = (value: object): Uint8Array =>
     create(AgentMessageSchema, { message: { case: 'report', value: value as never } }),
   );
 
+/** A container with two times, each of which sets another field. */
+const NESTED_TWICE = [0xf2, 1, 8, 0x12, 2, 0x08, 5, 0x12, 2, 0x10, 7];
+
 /** Returns the message or the text of the error. */
 function attempt(decode: () => unknown): unknown {
   try {
@@ -48,10 +81,12 @@ function attempt(decode: () => unknown): unknown {
     return String(reason);
   }
 }
-const expectAlike = (bytes: Uint8Array): void =>
-  expect(attempt(() => decodeMessage(AgentMessageSchema, bytes))).toEqual(
-    attempt(() => fromBinary(AgentMessageSchema, bytes)),
-  );
+const expectAlike = (bytes: Uint8Array): void => {
+  const expected = attempt(() => fromBinary(AgentMessageSchema, bytes));
+  expect(attempt(() => decodeMessage(AgentMessageSchema, bytes))).toEqual(expected);
+  const behindOthers = Buffer.concat([Buffer.from([0x1a, 0, 0x1a]), bytes]);
+  expect(attempt(() => decodeMessage(AgentMessageSchema, behindOthers, 3))).toEqual(expected);
+};
 
 describe('decodeMessage', () => {
   it('decodes every report as the generic decoder does', () => {
@@ -82,6 +117,15 @@ describe('decodeMessage', () => {
     { name: 'a field of another wire type', fields: [0x08, 0x01] },
     { name: 'two times that are merged', fields: [0x5a, 2, 0x08, 5, 0x5a, 2, 0x10, 7] },
     { name: 'a time with an unknown field', fields: [0x5a, 2, 0x18, 5] },
+    { name: 'two times of a container that are merged', fields: NESTED_TWICE },
+    { name: 'an endpoint with an unknown field', fields: [0x4a, 2, 0x38, 5] },
+    { name: 'a container with an unknown field', fields: [0xf2, 1, 2, 0x38, 5] },
+    { name: 'a pull with an unknown field', fields: [0x82, 1, 2, 0x38, 5] },
+    { name: 'a container that is longer than the report', fields: [0xf2, 1, 9, 0x08, 5] },
+    { name: 'a text that is longer than its container', fields: [0xf2, 1, 2, 0x22, 1, 0x6f] },
+    { name: 'a byte order mark', fields: [0x0a, 4, 0xef, 0xbb, 0xbf, 0x41] },
+    { name: 'a number of more than 32 bits', fields: [0x20, 0x81, 0x80, 0x80, 0x80, 0x70] },
+    { name: 'a number of ten bytes', fields: [0x40, ...Array<number>(9).fill(0xff), 1] },
     { name: 'two pulls that are merged', fields: [0x82, 1, 2, 0x08, 1, 0x82, 1, 2, 0x10, 1] },
     { name: 'a text that is not UTF-8', fields: [0x0a, 1, 0xff] },
     { name: 'a tag of too many bytes', fields: [0x8a, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00] },

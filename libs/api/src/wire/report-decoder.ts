@@ -1,51 +1,53 @@
 import { fromBinary, type DescMessage, type Message } from '@bufbuild/protobuf';
-import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
+import { WireType } from '@bufbuild/protobuf/wire';
 import {
   AgentMessageSchema,
   type AgentMessage,
   type ReplicaReport,
 } from '../gen/cloudless/api/session_pb.js';
-import {
-  ContainerFactsSchema,
-  EndpointSchema,
-  ImagePullStatusSchema,
+import type {
+  ContainerFacts,
+  Endpoint,
+  ImagePullStatus,
 } from '../gen/cloudless/api/workload_pb.js';
+import { MessageReader } from './message-reader.js';
 
 /**
  * Decodes a message as `fromBinary` does. Reports of replicas, which agents send for every change,
- * are decoded without reflection, in about a fifth of the time.
+ * are decoded without reflection, in about a tenth of the time.
+ * @param start - Index of the first byte of the message, which ends with `bytes`. Default: 0.
  * @throws The errors of `fromBinary`.
  */
-export function decodeMessage(schema: DescMessage, bytes: Uint8Array): Message {
-  const report = schema === AgentMessageSchema ? decodeReportMessage(bytes) : undefined;
+export function decodeMessage(schema: DescMessage, bytes: Uint8Array, start = 0): Message {
+  const report = schema === AgentMessageSchema ? decodeReportMessage(bytes, start) : undefined;
   // Unknown fields are views of the bytes that a message was decoded from. These must not be a part
   // of a larger buffer, which a stored message would keep in memory.
-  return report ?? fromBinary(schema, new Uint8Array(bytes));
+  return report ?? fromBinary(schema, new Uint8Array(bytes.subarray(start)));
 }
 
 /** Field `report` of AgentMessage, length-delimited. */
 const REPORT_TAG = (3 << 3) | WireType.LengthDelimited;
 
 /**
- * Returns undefined for everything but one report with known fields, each at most once: also for
- * malformed bytes, whose error `fromBinary` describes.
+ * Returns undefined for everything but one report with known fields, each message at most once: also
+ * for malformed bytes, whose error `fromBinary` describes.
  */
-function decodeReportMessage(bytes: Uint8Array): AgentMessage | undefined {
-  if (bytes[0] !== REPORT_TAG) return undefined;
+function decodeReportMessage(bytes: Uint8Array, start: number): AgentMessage | undefined {
+  if (bytes[start] !== REPORT_TAG) return undefined;
   try {
-    const reader = new BinaryReader(bytes);
-    reader.pos = 1;
-    if (reader.uint32() !== bytes.byteLength - reader.pos) return undefined;
+    const reader = new MessageReader(bytes, start + 1);
+    const outer = reader.begin();
     const value = readReport(reader);
-    if (value === undefined || reader.pos !== bytes.byteLength) return undefined;
+    reader.end(outer);
+    if (value === undefined || !reader.isAtEnd) return undefined;
     return { $typeName: 'cloudless.api.AgentMessage', message: { case: 'report', value } };
   } catch {
     return undefined;
   }
 }
 
-function readReport(reader: BinaryReader): ReplicaReport | undefined {
+function readReport(reader: MessageReader): ReplicaReport | undefined {
   const report: ReplicaReport = {
     $typeName: 'cloudless.api.ReplicaReport',
     replicaId: '',
@@ -62,7 +64,7 @@ function readReport(reader: BinaryReader): ReplicaReport | undefined {
     forgotten: false,
     lastLines: [],
   };
-  while (reader.pos < reader.len) if (!readField(report, reader, readTag(reader))) return undefined;
+  while (!reader.isAtEnd) if (!readField(report, reader, reader.tag())) return undefined;
   return report;
 }
 
@@ -73,16 +75,16 @@ const [VARINT, DELIMITED] = [WireType.Varint, WireType.LengthDelimited];
  * @returns False for a field that only `fromBinary` reads: unknown, with another wire type, or a
  *   message that would be merged with an earlier one.
  */
-function readField(report: ReplicaReport, reader: BinaryReader, tag: number): boolean {
+function readField(report: ReplicaReport, reader: MessageReader, tag: number): boolean {
   switch (tag) {
     case (1 << 3) | DELIMITED:
-      report.replicaId = reader.string(true);
+      report.replicaId = reader.string();
       return true;
     case (2 << 3) | DELIMITED:
-      report.workloadUid = reader.string(true);
+      report.workloadUid = reader.string();
       return true;
     case (3 << 3) | VARINT:
-      report.orderRevision = readInt64(reader);
+      report.orderRevision = reader.int64();
       return true;
     case (4 << 3) | VARINT:
       report.phase = reader.int32();
@@ -91,74 +93,161 @@ function readField(report: ReplicaReport, reader: BinaryReader, tag: number): bo
       report.ready = reader.bool();
       return true;
     case (6 << 3) | DELIMITED:
-      report.reason = reader.string(true);
+      report.reason = reader.string();
       return true;
     case (7 << 3) | DELIMITED:
-      report.containerId = reader.string(true);
+      report.containerId = reader.string();
       return true;
     case (8 << 3) | VARINT:
       report.restarts = reader.int32();
       return true;
-    case (9 << 3) | DELIMITED: {
-      const endpoint = fromBinary(EndpointSchema, reader.bytes());
-      report.endpoints.push(endpoint);
-      return endpoint.$unknown === undefined;
-    }
+    case (9 << 3) | DELIMITED:
+      return readMessage(undefined, reader, readEndpoint, (value) => report.endpoints.push(value));
     case (10 << 3) | VARINT:
       report.lastExitCode = reader.int32();
       return true;
-    case (11 << 3) | DELIMITED: {
-      const startedAt = report.startedAt === undefined ? readTimestamp(reader) : undefined;
-      if (startedAt !== undefined) report.startedAt = startedAt;
-      return startedAt !== undefined;
-    }
+    case (11 << 3) | DELIMITED:
+      return readMessage(report.startedAt, reader, readTimestamp, (value) => {
+        report.startedAt = value;
+      });
     case (12 << 3) | DELIMITED:
-      report.earlierContainerIds.push(reader.string(true));
+      report.earlierContainerIds.push(reader.string());
       return true;
     case (13 << 3) | DELIMITED:
-      report.lastEndReason = reader.string(true);
+      report.lastEndReason = reader.string();
       return true;
     case (14 << 3) | VARINT:
       report.forgotten = reader.bool();
       return true;
     case (15 << 3) | DELIMITED:
-      report.lastLines.push(reader.string(true));
+      report.lastLines.push(reader.string());
       return true;
     case (16 << 3) | DELIMITED:
-      if (report.imagePull !== undefined) return false;
-      report.imagePull = fromBinary(ImagePullStatusSchema, reader.bytes());
-      return report.imagePull.$unknown === undefined;
+      return readMessage(report.imagePull, reader, readImagePull, (value) => {
+        report.imagePull = value;
+      });
     case (30 << 3) | DELIMITED:
-      if (report.container !== undefined) return false;
-      report.container = fromBinary(ContainerFactsSchema, reader.bytes());
-      return report.container.$unknown === undefined;
+      return readMessage(report.container, reader, readContainer, (value) => {
+        report.container = value;
+      });
     default:
       return false;
   }
 }
 
-/** Returns number and wire type of a field; 0 when they take more bytes than any known field. */
-function readTag(reader: BinaryReader): number {
-  const start = reader.pos;
-  const tag = reader.uint32();
-  return reader.pos - start > 2 ? 0 : tag;
+/**
+ * Reads a message field.
+ * @param earlier - Message that the field contains already, with which `fromBinary` would merge.
+ * @param read - Returns undefined for a message that only `fromBinary` reads.
+ * @returns False when only `fromBinary` reads the field.
+ */
+function readMessage<Value>(
+  earlier: Value | undefined,
+  reader: MessageReader,
+  read: (reader: MessageReader) => Value | undefined,
+  set: (value: Value) => unknown,
+): boolean {
+  if (earlier !== undefined) return false;
+  const outer = reader.begin();
+  const value = read(reader);
+  if (value === undefined) return false;
+  reader.end(outer);
+  set(value);
+  return true;
 }
 
-/** Returns undefined for a time with other fields than its own. */
-function readTimestamp(reader: BinaryReader): Timestamp | undefined {
-  const length = reader.uint32();
-  const end = reader.pos + length;
+function readEndpoint(reader: MessageReader): Endpoint | undefined {
+  const endpoint: Endpoint = {
+    $typeName: 'cloudless.api.Endpoint',
+    portName: '',
+    ip: '',
+    port: 0,
+  };
+  while (!reader.isAtEnd) {
+    const tag = reader.tag();
+    if (tag === ((1 << 3) | DELIMITED)) endpoint.portName = reader.string();
+    else if (tag === ((2 << 3) | DELIMITED)) endpoint.ip = reader.string();
+    else if (tag === ((3 << 3) | VARINT)) endpoint.port = reader.int32();
+    else return undefined;
+  }
+  return endpoint;
+}
+
+function readContainer(reader: MessageReader): ContainerFacts | undefined {
+  const facts: ContainerFacts = {
+    $typeName: 'cloudless.api.ContainerFacts',
+    pid: 0,
+    runtime: '',
+    ip: '',
+    runtimeId: '',
+    imageDigest: '',
+  };
+  while (!reader.isAtEnd) {
+    const tag = reader.tag();
+    if (tag === ((1 << 3) | VARINT)) facts.pid = reader.int32();
+    else if (tag === ((2 << 3) | DELIMITED)) {
+      const isRead = readMessage(facts.startedAt, reader, readTimestamp, (value) => {
+        facts.startedAt = value;
+      });
+      if (!isRead) return undefined;
+    } else if (tag === ((3 << 3) | DELIMITED)) facts.runtime = reader.string();
+    else if (tag === ((4 << 3) | DELIMITED)) facts.ip = reader.string();
+    else if (tag === ((5 << 3) | DELIMITED)) facts.runtimeId = reader.string();
+    else if (tag === ((6 << 3) | DELIMITED)) facts.imageDigest = reader.string();
+    else return undefined;
+  }
+  return facts;
+}
+
+function readImagePull(reader: MessageReader): ImagePullStatus | undefined {
+  const pull: ImagePullStatus = {
+    $typeName: 'cloudless.api.ImagePullStatus',
+    image: '',
+    phase: 0,
+    sizeBytes: 0n,
+    reason: '',
+  };
+  while (!reader.isAtEnd) {
+    const tag = reader.tag();
+    let isRead = true;
+    if (tag === ((1 << 3) | DELIMITED)) pull.image = reader.string();
+    else if (tag === ((2 << 3) | VARINT)) pull.phase = reader.int32();
+    else if (tag === ((3 << 3) | DELIMITED))
+      isRead = readMessage(pull.startedAt, reader, readTimestamp, (value) => {
+        pull.startedAt = value;
+      });
+    else if (tag === ((4 << 3) | DELIMITED))
+      isRead = readMessage(pull.took, reader, readDuration, (value) => {
+        pull.took = value;
+      });
+    else if (tag === ((5 << 3) | VARINT)) pull.sizeBytes = reader.int64();
+    else if (tag === ((6 << 3) | DELIMITED)) pull.reason = reader.string();
+    else return undefined;
+    if (!isRead) return undefined;
+  }
+  return pull;
+}
+
+function readTimestamp(reader: MessageReader): Timestamp | undefined {
   const time: Timestamp = { $typeName: 'google.protobuf.Timestamp', seconds: 0n, nanos: 0 };
-  while (reader.pos < end) {
-    const tag = readTag(reader);
-    if (tag === ((1 << 3) | VARINT)) time.seconds = readInt64(reader);
+  return readSeconds(reader, time);
+}
+
+function readDuration(reader: MessageReader): Duration | undefined {
+  const time: Duration = { $typeName: 'google.protobuf.Duration', seconds: 0n, nanos: 0 };
+  return readSeconds(reader, time);
+}
+
+/** Timestamp and Duration have the same fields. */
+function readSeconds<Time extends { seconds: bigint; nanos: number }>(
+  reader: MessageReader,
+  time: Time,
+): Time | undefined {
+  while (!reader.isAtEnd) {
+    const tag = reader.tag();
+    if (tag === ((1 << 3) | VARINT)) time.seconds = reader.int64();
     else if (tag === ((2 << 3) | VARINT)) time.nanos = reader.int32();
     else return undefined;
   }
-  return reader.pos === end ? time : undefined;
-}
-
-/** The type of `int64` depends on options that no schema of this library sets. */
-function readInt64(reader: BinaryReader): bigint {
-  return BigInt(reader.int64());
+  return time;
 }

@@ -251,7 +251,7 @@ function parseMessages(
     if (length < 0 || readEnvelopeLength(chunk) !== length)
       throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
     try {
-      return decodeMessage(schema, chunk.subarray(ENVELOPE_HEAD_BYTES));
+      return decodeMessage(schema, chunk, ENVELOPE_HEAD_BYTES);
     } catch (reason) {
       // As Connect: `inputErrorInterceptor` explains the error.
       const text = reason instanceof Error ? reason.message : String(reason);
