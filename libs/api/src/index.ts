@@ -73,6 +73,8 @@ export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/pag
 export { MessageWriter } from './wire/message-writer.js';
 export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
+export { forEachItem, toReadyItems } from './wire/ready-items.js';
+export type { ReadyItems } from './wire/ready-items.js';
 export { directSenderKey } from './wire/direct-sender.js';
 export { beginLongWaitKey } from './wire/long-wait.js';
 export type { DirectSender } from './wire/direct-sender.js';

@@ -8,6 +8,7 @@ import {
   RenewLeaseResponseSchema,
   WelcomeSchema,
   directSenderKey,
+  forEachItem,
   isBinaryCall,
   type AgentMessage,
   type CoordinatorMessage,
@@ -101,9 +102,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   }
 
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
-    const session = this.sessions.get(nodeId);
-    session?.requestTunnel(request);
-    return session !== undefined;
+    this.sessions.get(nodeId)?.requestTunnel(request);
+    return this.sessions.has(nodeId);
   }
 
   withdrawTunnel(nodeId: string, tunnelId: string): void {
@@ -293,13 +293,12 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     incoming: AsyncIterator<AgentMessage>,
   ): Promise<void> {
     try {
-      for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
+      await forEachItem(incoming, (message) => {
         // Messages of a replaced session are dropped: those of the newer session are more recent.
-        if (session.hasEnded) break;
+        if (session.hasEnded) return false;
         this.renewLease(session);
-        const handled = this.handleMessage(session, item.value);
-        if (handled !== undefined) await handled;
-      }
+        return this.handleMessage(session, message) ?? true;
+      });
     } catch (reason) {
       this.deps.log.debug('session ended', { nodeId: session.nodeId, ...errorFields(reason) });
     }

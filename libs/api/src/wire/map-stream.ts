@@ -1,3 +1,5 @@
+import { toReadyItems, type ReadyItems } from './ready-items.js';
+
 /** Rest of a stream whose items have ended. */
 const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
@@ -15,8 +17,9 @@ export function mapStream<Item, Mapped>(
   return { [Symbol.asyncIterator]: () => new MappedItems(source, map, toError) };
 }
 
-class MappedItems<Item, Mapped> implements AsyncIterator<Mapped> {
+class MappedItems<Item, Mapped> implements ReadyItems<Mapped> {
   private items: AsyncIterator<Item> | undefined;
+  private readyItems: ReadyItems<Item> | undefined;
   private hasEnded = false;
 
   constructor(
@@ -27,14 +30,52 @@ class MappedItems<Item, Mapped> implements AsyncIterator<Mapped> {
 
   next(): Promise<IteratorResult<Mapped>> {
     if (this.hasEnded) return Promise.resolve(END);
-    this.items ??= this.source[Symbol.asyncIterator]();
-    return this.items.next().then(this.onItem, this.onFailure);
+    return this.open().next().then(this.onItem, this.onFailure);
+  }
+
+  get canTake(): boolean {
+    this.open();
+    return this.readyItems !== undefined;
+  }
+
+  take(): IteratorResult<Mapped> | undefined {
+    const { readyItems } = this;
+    if (this.hasEnded || readyItems === undefined) return END;
+    let item: IteratorResult<Item> | undefined;
+    try {
+      item = readyItems.take();
+    } catch (reason) {
+      return this.onFailure(reason);
+    }
+    if (item === undefined) return undefined;
+    if (item.done === true) {
+      this.hasEnded = true;
+      return END;
+    }
+    try {
+      return { done: false, value: this.map(item.value) };
+    } catch (reason) {
+      void this.leave(reason).catch(() => undefined);
+      throw reason;
+    }
+  }
+
+  onReady(listener: () => void): void {
+    this.readyItems?.onReady(listener);
   }
 
   async return(): Promise<IteratorResult<Mapped>> {
     this.hasEnded = true;
     await this.items?.return?.();
     return END;
+  }
+
+  private open(): AsyncIterator<Item> {
+    if (this.items === undefined) {
+      this.items = this.source[Symbol.asyncIterator]();
+      this.readyItems = toReadyItems(this.items);
+    }
+    return this.items;
   }
 
   private readonly onItem = (

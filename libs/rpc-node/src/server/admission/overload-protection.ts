@@ -5,6 +5,7 @@ import { toLimitedClient, type Caller } from '../transport/call-authorization.js
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { ServerConnection } from '../transport/connection.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
+import { toRequestBody } from '../transport/request-body.js';
 import type { RpcLimits, RpcLoad, RpcServerOptions } from '../options.js';
 import type { CallClass, ClassifyCall } from './call-priority.js';
 import { ByteBudget } from './byte-budget.js';
@@ -171,9 +172,7 @@ export class OverloadProtection {
     requestBytes.add(
       REQUEST_BYTES + request.rawHeaders.reduce((sum, text) => sum + text.length, 0),
     );
-    const source: AsyncIterable<Uint8Array> = {
-      [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }),
-    };
+    const source = toRequestBody(request);
     const body = isClientStreaming(handler.method)
       ? source
       : await readAhead(source, maxRequestBytes + ENVELOPE_BYTES, requestBytes, () =>

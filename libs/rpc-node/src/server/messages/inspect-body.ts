@@ -1,5 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { toReadyItems, type ReadyItems } from '@cloudless/api';
 import { createError } from '../admission/retryable-error.js';
 import { COMPRESSIONS } from './compressions.js';
 import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
@@ -194,22 +195,65 @@ const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
  * each envelope before the next. Written without an asynchronous generator, whose promises cost
  * more than the inspection of a small message.
  */
-class EnvelopeIterator implements AsyncIterator<Uint8Array> {
+class EnvelopeIterator implements ReadyItems<Uint8Array> {
   private readonly pending = new PendingBytes();
+  private readonly ready: ReadyItems<Uint8Array> | undefined;
   private hasEnded = false;
+  /** True while {@link take} has to wait for the inspection of an envelope. */
+  private isInspecting = false;
+  /** Returns, or throws, what the inspection has found. */
+  private inspected: (() => Uint8Array) | undefined;
+  private listener: (() => void) | undefined;
 
   constructor(
     private readonly source: AsyncIterator<Uint8Array>,
-    private readonly take: (pending: PendingBytes) => Uint8Array | undefined,
+    private readonly takeEnvelope: (pending: PendingBytes) => Uint8Array | undefined,
     private readonly inspect: (envelope: Uint8Array) => Uint8Array | Promise<Uint8Array>,
     private readonly waitForTurn: (() => Promise<void>) | undefined,
-  ) {}
+  ) {
+    this.ready = toReadyItems(source);
+  }
+
+  get canTake(): boolean {
+    return this.ready !== undefined;
+  }
+
+  take(): IteratorResult<Uint8Array> | undefined {
+    let isReading = false;
+    try {
+      while (!this.hasEnded) {
+        if (this.isInspecting) return this.takeInspected();
+        const envelope = this.takeEnvelope(this.pending);
+        if (envelope !== undefined) {
+          const inspected = this.startInspection(envelope);
+          if (!(inspected instanceof Uint8Array)) return undefined;
+          return { done: false, value: inspected };
+        }
+        isReading = true;
+        const chunk = this.ready?.take();
+        isReading = false;
+        if (chunk === undefined) return undefined;
+        const rest = this.addChunk(chunk);
+        if (rest !== undefined) return rest;
+      }
+      return END;
+    } catch (reason) {
+      this.hasEnded = true;
+      if (!isReading) void this.source.return?.().catch(() => undefined);
+      throw reason;
+    }
+  }
+
+  onReady(listener: () => void): void {
+    if (this.isInspecting) this.listener = listener;
+    else this.ready?.onReady(listener);
+  }
 
   async next(): Promise<IteratorResult<Uint8Array>> {
     let isReading = false;
     try {
       while (!this.hasEnded) {
-        const envelope = this.take(this.pending);
+        const envelope = this.takeEnvelope(this.pending);
         if (envelope !== undefined) {
           if (envelope.byteLength >= LARGE_MESSAGE_BYTES) await this.waitForTurn?.();
           const inspected = this.inspect(envelope);
@@ -221,13 +265,8 @@ class EnvelopeIterator implements AsyncIterator<Uint8Array> {
         isReading = true;
         const chunk = await this.source.next();
         isReading = false;
-        if (chunk.done !== true) {
-          this.pending.push(chunk.value);
-          continue;
-        }
-        this.hasEnded = true;
-        const { length } = this.pending;
-        if (length > 0) return { done: false, value: this.pending.shift(length) };
+        const rest = this.addChunk(chunk);
+        if (rest !== undefined) return rest;
       }
       return END;
     } catch (reason) {
@@ -242,6 +281,48 @@ class EnvelopeIterator implements AsyncIterator<Uint8Array> {
     this.hasEnded = true;
     await this.source.return?.();
     return END;
+  }
+
+  /** @returns At the end of the body, the bytes of an incomplete envelope, if any. */
+  private addChunk(chunk: IteratorResult<Uint8Array>): IteratorResult<Uint8Array> | undefined {
+    if (chunk.done !== true) {
+      this.pending.push(chunk.value);
+      return undefined;
+    }
+    this.hasEnded = true;
+    const { length } = this.pending;
+    return length > 0 ? { done: false, value: this.pending.shift(length) } : undefined;
+  }
+
+  /** @returns Undefined when {@link takeInspected} returns the envelope later. */
+  private startInspection(envelope: Uint8Array): Uint8Array | undefined {
+    const isLarge = envelope.byteLength >= LARGE_MESSAGE_BYTES && this.waitForTurn !== undefined;
+    const inspected = isLarge
+      ? this.waitForTurn().then(() => this.inspect(envelope))
+      : this.inspect(envelope);
+    if (inspected instanceof Uint8Array) return inspected;
+    this.isInspecting = true;
+    const end = (getResult: () => Uint8Array): void => {
+      this.inspected = getResult;
+      this.listener?.();
+    };
+    inspected.then(
+      (value) => end(() => value),
+      (reason: unknown) =>
+        end(() => {
+          throw reason;
+        }),
+    );
+    return undefined;
+  }
+
+  private takeInspected(): IteratorResult<Uint8Array> | undefined {
+    const { inspected } = this;
+    if (inspected === undefined) return undefined;
+    this.isInspecting = false;
+    this.inspected = undefined;
+    this.listener = undefined;
+    return { done: false, value: inspected() };
   }
 }
 

@@ -1,5 +1,7 @@
-import { constants } from 'node:http2';
+import { constants, type Http2ServerRequest } from 'node:http2';
+import { finished, type Readable } from 'node:stream';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import type { ReadyItems } from '@cloudless/api';
 import type { Clock, Log } from '@cloudless/base';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
@@ -17,7 +19,82 @@ export interface BodyTimeoutSettings {
  * later requests.
  */
 export function toRequestBody(request: AnyRequest): AsyncIterable<Uint8Array> {
-  return { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
+  return {
+    [Symbol.asyncIterator]: () =>
+      'stream' in request
+        ? new RequestChunks(request)
+        : (request.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array>),
+  };
+}
+
+const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
+
+/**
+ * The chunks of an HTTP/2 request, as the iterator of the request yields them when it does not
+ * destroy the request. They can be taken without a promise for each.
+ */
+class RequestChunks implements ReadyItems<Uint8Array> {
+  readonly canTake = true;
+  /** Undefined until the request has ended or failed. */
+  private end: { readonly error?: unknown } | undefined;
+  private removeListeners: (() => void) | undefined;
+  private listener: (() => void) | undefined;
+
+  constructor(private readonly request: Http2ServerRequest) {}
+
+  take(): IteratorResult<Uint8Array> | undefined {
+    const { request } = this;
+    this.removeListeners ??= this.addListeners();
+    const chunk = request.destroyed ? null : (request.read() as Uint8Array | null);
+    if (chunk !== null) return { done: false, value: chunk };
+    if (this.end === undefined) return undefined;
+    const { error } = this.end;
+    this.close();
+    if (error !== undefined) throw error;
+    return END;
+  }
+
+  onReady(listener: () => void): void {
+    this.listener = listener;
+  }
+
+  async next(): Promise<IteratorResult<Uint8Array>> {
+    for (;;) {
+      const item = this.take();
+      if (item !== undefined) return item;
+      await new Promise<void>((resolve) => this.onReady(resolve));
+    }
+  }
+
+  return(): Promise<IteratorResult<Uint8Array>> {
+    this.removeListeners ??= () => undefined;
+    this.close();
+    return Promise.resolve(END);
+  }
+
+  private addListeners(): () => void {
+    const { request } = this;
+    const notify = (): void => {
+      const { listener } = this;
+      this.listener = undefined;
+      listener?.();
+    };
+    request.on('readable', notify);
+    const stopWaiting = finished(request as Readable, { writable: false }, (error) => {
+      this.end = (error ?? undefined) === undefined ? {} : { error };
+      notify();
+    });
+    return () => {
+      request.off('readable', notify);
+      stopWaiting();
+    };
+  }
+
+  private close(): void {
+    this.end = {};
+    this.removeListeners?.();
+    this.removeListeners = () => undefined;
+  }
 }
 
 /**
