@@ -75,7 +75,7 @@ export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
 export { forEachItem, toReadyItems } from './wire/ready-items.js';
 export type { ReadyItems } from './wire/ready-items.js';
-export { directSenderKey } from './wire/direct-sender.js';
+export { DIRECT_HEAD_BYTES, directSenderKey } from './wire/direct-sender.js';
 export { beginLongWaitKey } from './wire/long-wait.js';
 export type { DirectSender } from './wire/direct-sender.js';
 export {

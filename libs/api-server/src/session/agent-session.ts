@@ -16,7 +16,7 @@ import type { ApiCaller } from '../access/caller.js';
 import type { ApiServerDeps } from '../ports.js';
 import { createCoordinatorsMessage } from './known-coordinators.js';
 import { negotiateProtocol } from './node-admission.js';
-import { createOrderMessage, encodeOrder } from './order-encoder.js';
+import { createOrderMessage, encodeDirectOrder } from './order-encoder.js';
 import { OpenOrders } from './open-orders.js';
 import type { OrderMetrics } from './order-metrics.js';
 import {
@@ -178,7 +178,9 @@ export class AgentSession {
    * @param record - The record of the replica; undefined when there is none.
    */
   handleReport(report: ReplicaReport, record: ReplicaRecord | undefined): void {
-    const { replicaId, orderRevision } = report;
+    const { orderRevision } = report;
+    // The text of the record, of which no second copy has to be kept, compared or hashed.
+    const replicaId = record?.id ?? report.replicaId;
     const known = this.acknowledged.get(replicaId);
     // Order revision 0: the agent requests that the order is sent again.
     const replacesKnown = known === undefined || orderRevision > known || orderRevision === 0n;
@@ -309,7 +311,7 @@ export class AgentSession {
     if (this.directSender === undefined || !maySendOrders(this.deps.state)) return false;
     let bytes: Uint8Array;
     try {
-      bytes = encodeOrder(order);
+      bytes = encodeDirectOrder(order);
     } catch {
       return false; // the call fails when it sends the order, as with any message
     }

@@ -3,6 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import {
   CoordinatorMessageSchema,
+  DIRECT_HEAD_BYTES,
   ForgetOrderSchema,
   OrderSchema,
   StartOrderSchema,
@@ -11,7 +12,7 @@ import {
   type Order,
 } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
-import { createOrderMessage } from './order-encoder.js';
+import { createOrderMessage, encodeDirectOrder } from './order-encoder.js';
 
 const encodeGenerally = (order: Order): Uint8Array =>
   toBinary(
@@ -63,14 +64,14 @@ const arbOrder = fc
   })
   .map((init) => create(OrderSchema, init));
 
-describe('createOrderMessage', () => {
-  it('encodes any order as the generic encoder does, also a second time', () => {
+describe('an encoded order', () => {
+  it('has the bytes of the generic encoder, also a second time and for a direct send', () => {
     fc.assert(
       fc.property(arbOrder, (order) => {
         const bytes = encodeGenerally(order);
-        expect([encode(order), encode(order)].map((own) => Buffer.compare(own, bytes))).toEqual([
-          0, 0,
-        ]);
+        const direct = encodeDirectOrder(order).subarray(DIRECT_HEAD_BYTES);
+        const encoded = [encode(order), direct, encode(order)];
+        expect(encoded.map((own) => Buffer.compare(own, bytes))).toEqual([0, 0, 0]);
       }),
     );
   });

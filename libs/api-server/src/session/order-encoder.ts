@@ -2,6 +2,7 @@ import { toBinary } from '@bufbuild/protobuf';
 import type { Duration } from '@bufbuild/protobuf/wkt';
 import {
   CoordinatorMessageSchema,
+  DIRECT_HEAD_BYTES,
   MessageWriter,
   WorkloadSpecSchema,
   createEncodedMessage,
@@ -20,16 +21,23 @@ const writer = new MessageWriter();
 /** The encoded templates of the versions in use. A stored template does not change. */
 const templates = new WeakMap<WorkloadSpec, Uint8Array>();
 
-/** Creates the message of an order for a binary call, with the bytes of {@link encodeOrder}. */
+/** Creates the message of an order for a binary call. */
 export function createOrderMessage(order: Order): CoordinatorMessage {
-  return createEncodedMessage(CoordinatorMessageSchema, encodeOrder(order));
+  writeOrder(order);
+  return createEncodedMessage(CoordinatorMessageSchema, writer.finish());
+}
+
+/** Encodes a message with an order as `DirectSender.send` takes it. */
+export function encodeDirectOrder(order: Order): Uint8Array {
+  writeOrder(order);
+  return writer.finishBehind(DIRECT_HEAD_BYTES);
 }
 
 /**
- * Encodes a message with an order, to the same bytes as the generic encoder, which takes ten times as
- * long. The replicas of a version have the same template, so each template is encoded once.
+ * Writes a message with an order, with the same bytes as the generic encoder, which takes ten times
+ * as long. The replicas of a version have the same template, so each template is encoded once.
  */
-export function encodeOrder(order: Order): Uint8Array {
+function writeOrder(order: Order): void {
   // Before anything is written: an error leaves no part of a message in the writer.
   if (order.order.case === 'start' && order.order.value.spec !== undefined)
     encodeTemplate(order.order.value.spec);
@@ -41,7 +49,6 @@ export function encodeOrder(order: Order): Uint8Array {
   writeContent(order);
   writer.unknown(order.$unknown);
   writer.end(start);
-  return writer.finish();
 }
 
 function writeContent({ order }: Order): void {

@@ -158,6 +158,17 @@ export class MessageWriter {
     return bytes;
   }
 
+  /**
+   * Returns a copy of the written bytes behind `headBytes` bytes of any content, and begins anew. The
+   * copy is a part of a larger buffer of Node.js, so it should not be kept.
+   */
+  finishBehind(headBytes: number): Buffer {
+    const bytes = Buffer.allocUnsafe(headBytes + this.position);
+    this.buffer.copy(bytes, headBytes, 0, this.position);
+    this.position = 0;
+    return bytes;
+  }
+
   private tag(field: number, wireType: number): void {
     this.varint((field << 3) | wireType);
   }

@@ -30,14 +30,18 @@ export function* findMalformedTimes(
 function hasOnlyValidTimes(schema: DescMessage, message: Message): boolean {
   if (isTime(schema)) return isWellFormed(schema, message);
   const values = message as unknown as Readonly<Record<string, unknown>>;
-  return listTimeFields(schema).every((field) => {
+  for (const field of listTimeFields(schema)) {
     const value = readValue(field, values);
-    if (value === undefined) return true;
-    const isValid = (item: unknown): boolean => hasOnlyValidTimes(field.message, item as Message);
-    if (field.fieldKind === 'message') return isValid(value);
+    if (value === undefined) continue;
+    if (field.fieldKind === 'message') {
+      if (!hasOnlyValidTimes(field.message, value as Message)) return false;
+      continue;
+    }
     const items = field.fieldKind === 'list' ? value : Object.values(value as object);
-    return (items as readonly unknown[]).every(isValid);
-  });
+    for (const item of items as readonly Message[])
+      if (!hasOnlyValidTimes(field.message, item)) return false;
+  }
+  return true;
 }
 
 /** A field that holds messages. */

@@ -72,7 +72,7 @@ export class ByteBudget {
     };
     return {
       add: (bytes) => {
-        if (released) return;
+        if (released || bytes === 0) return;
         this.addBytes(principal, call, bytes);
         if (bytes < 0) this.onRelease();
         while (this.total > this.limitBytes) this.abortLargestCall();

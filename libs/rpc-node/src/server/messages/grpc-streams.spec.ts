@@ -5,6 +5,7 @@ import {
   AgentMessageSchema,
   CoordinatorMessageSchema,
   CoordinatorService,
+  DIRECT_HEAD_BYTES,
   directSenderKey,
   type AgentMessage,
   type CoordinatorMessage,
@@ -173,7 +174,11 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
 });
 
 describe('a message that a handler sends directly', () => {
-  const encode = (text: string): Uint8Array => toBinary(CoordinatorMessageSchema, welcome(text));
+  const encode = (text: string): Uint8Array =>
+    Buffer.concat([
+      Buffer.alloc(DIRECT_HEAD_BYTES, 0xff),
+      toBinary(CoordinatorMessageSchema, welcome(text)),
+    ]);
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
   it('arrives between the messages that the handler yields before and after', async () => {

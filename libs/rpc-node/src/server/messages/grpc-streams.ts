@@ -129,7 +129,7 @@ async function serveStream(
   const directWrites = context.values.get(callCancellerKey)?.directWrites;
   if (directWrites !== undefined)
     context.values.set(directSenderKey, {
-      send: (bytes) => directWrites.write(encodeEnvelope(bytes)),
+      send: (bytes) => directWrites.write(fillHead(bytes)),
     });
   const invoke = async (incoming: UnaryRequest | StreamRequest): Promise<StreamResponse> => ({
     ...{ stream: true, method: method as DescMethodBiDiStreaming, service, header, trailer },
@@ -268,9 +268,18 @@ function encodeMessage(schema: DescMessage, message: Message): Uint8Array {
 /** Returns a copy of an encoded message behind its flags and its length. */
 function encodeEnvelope(bytes: Uint8Array): Uint8Array {
   const envelope = Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES + bytes.byteLength);
-  envelope[0] = 0;
-  envelope.writeUInt32BE(bytes.byteLength, 1);
   envelope.set(bytes, ENVELOPE_HEAD_BYTES);
+  return fillHead(envelope);
+}
+
+/** Writes flags and length into the first bytes of an envelope, whose message is complete. */
+function fillHead(envelope: Uint8Array): Uint8Array {
+  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
+  envelope[0] = 0;
+  envelope[1] = length >>> 24;
+  envelope[2] = length >>> 16;
+  envelope[3] = length >>> 8;
+  envelope[4] = length;
   return envelope;
 }
 
