@@ -22,6 +22,13 @@ export interface Tables {
 /** Names of all tables in each data file. */
 export const TABLE_NAMES = ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const;
 
+/**
+ * Address space of the mapped data file, bytes: far more than a large cluster needs. When the file
+ * outgrows its map, LMDB maps the file anew and keeps the old map, so that resident pages of the
+ * file count twice in the memory of the process. The size takes neither memory nor disk.
+ */
+const MAP_BYTES = 4 * 1024 ** 3;
+
 const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
 
 /**
@@ -36,6 +43,7 @@ export async function openTables(file: string, sync: boolean): Promise<Tables> {
   const root = open<Buffer, Buffer>({
     path: file,
     noSubdir: true,
+    mapSize: MAP_BYTES,
     maxDbs: 8, // five tables, and room for tables of later formats
     overlappingSync: false,
     noSync: !sync,
