@@ -50,6 +50,7 @@ export {
   isTombstone,
   waitsForNode,
 } from './records/replicas.js';
+export { shareContainer, shareTime } from './records/shared-parts.js';
 export { putNodeReturn } from './transaction/node-return.js';
 export {
   toCanonicalVersion,

@@ -184,7 +184,7 @@ export class AgentSession {
     const known = this.acknowledged.get(replicaId);
     // Order revision 0: the agent requests that the order is sent again.
     const replacesKnown = known === undefined || orderRevision > known || orderRevision === 0n;
-    if (replacesKnown) this.acknowledged.set(replicaId, orderRevision);
+    if (replacesKnown) this.recordAcknowledged(report, record);
     this.openOrders.recordAcknowledged(replicaId, orderRevision);
     const isOrphaned = this.handleOrphan(report, record);
     if (isOrphaned) this.acknowledged.delete(replicaId);
@@ -242,6 +242,16 @@ export class AgentSession {
     if (!this.isAdmitted) return;
     for (const { value } of this.deps.state.view().replicasOn(this.nodeId))
       this.trackOrder(value.id, value, this.acknowledged.get(value.id));
+  }
+
+  /** Records what a report acknowledges, with the id and the number of the record where equal. */
+  private recordAcknowledged(
+    { replicaId, orderRevision }: ReplicaReport,
+    record: ReplicaRecord | undefined,
+  ): void {
+    const id = record?.id === replicaId ? record.id : replicaId;
+    const isShared = record?.orderRevision === orderRevision;
+    this.acknowledged.set(id, isShared ? record.orderRevision : orderRevision);
   }
 
   /** Tracks the order of a replica exactly while the agent has to acknowledge it. */

@@ -9,7 +9,13 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import { copyReplica, isLive, type ClusterView } from '@cloudless/cluster-state';
+import {
+  copyReplica,
+  isLive,
+  shareContainer,
+  shareTime,
+  type ClusterView,
+} from '@cloudless/cluster-state';
 
 /**
  * Characters of the reason of a failed pull that are stored. Bounds the record, because an agent
@@ -74,7 +80,7 @@ export function mergeReport(
     endpoints: report.endpoints,
     earlierContainerIds: report.earlierContainerIds,
   });
-  if (report.container !== undefined) next.container = report.container;
+  if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
   if (hasNewestOrder) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
@@ -84,7 +90,7 @@ export function mergeReport(
   // The report of an agent that was restarted contains no pull: the pull did not survive.
   else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
-  if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
+  if (becameReady) next.readySince = shareTime(timestampFromMs(wallTimeMs));
   else if (!ready) delete next.readySince;
   return next;
 }

@@ -75,6 +75,16 @@ describe('copyReplica', () => {
     });
   });
 
+  it('shares empty lists between replicas', () => {
+    const one = createReplicaRecord({ endpoints: [], lastLines: [] });
+    const other = copyReplica(replica, { endpoints: [], earlierContainerIds: [], lastLines: [] });
+    expect(other.endpoints).toBe(one.endpoints);
+    expect(other.earlierContainerIds).toBe(one.earlierContainerIds);
+    expect(other.lastLines).toBe(one.lastLines);
+    expect(copyReplica(other, { endpoints: [{ port: 80 }] }).endpoints).toHaveLength(1);
+    expect(one.endpoints).toHaveLength(0);
+  });
+
   it('keeps fields that a newer version wrote', () => {
     const newer = fromBinary(
       ReplicaRecordSchema,

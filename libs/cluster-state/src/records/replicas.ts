@@ -8,6 +8,7 @@ import {
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { assert } from '@cloudless/base';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { shareBigint } from './shared-parts.js';
 
 type Properties = Record<string, unknown>;
 
@@ -140,7 +141,7 @@ export function copyReplica(
     if (!initialFields.has(name)) changesAbsentField = true;
     else if (value === undefined || typeof value === 'object')
       copy[name] = toMessages(initialFields.get(name), value) ?? EMPTY_PROPERTIES[name];
-    else copy[name] = value;
+    else copy[name] = typeof value === 'bigint' ? shareBigint(value) : value;
   }
   if (changesAbsentField) setAbsentFields(copy, replica as unknown as Properties, changed);
   else copyAbsentFields(replica, replicaCopy);

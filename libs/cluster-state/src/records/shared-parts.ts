@@ -1,0 +1,63 @@
+import type { Timestamp } from '@bufbuild/protobuf/wkt';
+import type { ContainerFacts } from '@cloudless/api';
+import { BigintCache } from '../codec/bigint-cache.js';
+import { TimeCache } from '../codec/time-cache.js';
+
+/** Texts that are kept to be shared. More would cost more to look up than they save. */
+const MAX_TEXTS = 4_096;
+/** Longest text that is kept: longer than a digest. Bounds the memory, as agents choose the texts. */
+const MAX_TEXT_LENGTH = 128;
+
+const bigints = new BigintCache();
+const times = new TimeCache();
+const texts = new Map<string, string>();
+
+/** Returns an equal bigint, the same object for equal ones where possible. */
+export function shareBigint(value: bigint): bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) && number >= 0 ? bigints.get(number, number | 0) : value;
+}
+
+/**
+ * Returns an equal, compact time, the same object for equal ones where possible. Do not change it:
+ * other records have the same object.
+ */
+export function shareTime(time: Timestamp): Timestamp {
+  const { $typeName, $unknown, seconds } = time;
+  const nanos = time.nanos | 0; // as a small integer: a double would take 16 bytes more
+  if ($unknown !== undefined || nanos !== time.nanos) return time;
+  return times.share({ $typeName, seconds: shareBigint(seconds), nanos });
+}
+
+/**
+ * Returns equal facts in a compact object, which shares its texts and its time with others. Do not
+ * change what it contains.
+ */
+export function shareContainer(facts: ContainerFacts): ContainerFacts {
+  const { $typeName, $unknown, pid, runtime, ip, runtimeId, imageDigest, startedAt } = facts;
+  if ($unknown !== undefined) return facts;
+  const sharedRuntime = shareText(runtime);
+  const sharedDigest = shareText(imageDigest);
+  // Two literals: V8 stores a field that is added to an object later outside of the object.
+  return startedAt === undefined
+    ? { $typeName, pid, runtime: sharedRuntime, ip, runtimeId, imageDigest: sharedDigest }
+    : {
+        $typeName,
+        pid,
+        runtime: sharedRuntime,
+        ip,
+        runtimeId,
+        imageDigest: sharedDigest,
+        startedAt: shareTime(startedAt),
+      };
+}
+
+/** Returns an equal text, the same object for equal ones where possible. */
+function shareText(text: string): string {
+  if (text === '' || text.length > MAX_TEXT_LENGTH) return text;
+  const known = texts.get(text);
+  if (known !== undefined) return known;
+  if (texts.size >= MAX_TEXTS) texts.clear();
+  texts.set(text, text);
+  return text;
+}
