@@ -64,10 +64,20 @@ const arbReport = fc.record(
   },
   { requiredKeys: [] },
 );
-const encode = (value: object): Uint8Array =>
+const arbInventory = fc.record({
+  replicas: fc.array(arbReport, { maxLength: 4 }),
+  last: fc.boolean(),
+});
+/** A report, or a part of an inventory, encoded. */
+const arbEncoded = fc.oneof(
+  arbReport.map((value) => encode('report', value)),
+  arbInventory.map((value) => encode('inventory', value)),
+);
+
+const encode = (kind: 'report' | 'inventory', value: object): Uint8Array =>
   toBinary(
     AgentMessageSchema,
-    create(AgentMessageSchema, { message: { case: 'report', value: value as never } }),
+    create(AgentMessageSchema, { message: { case: kind, value: value as never } }),
   );
 
 /** A container with two times, each of which sets another field. */
@@ -89,19 +99,18 @@ const expectAlike = (bytes: Uint8Array): void => {
 };
 
 describe('decodeMessage', () => {
-  it('decodes every report as the generic decoder does', () => {
-    fc.assert(fc.property(arbReport, (report) => expectAlike(encode(report))));
+  it('decodes every report and inventory as the generic decoder does', () => {
+    fc.assert(fc.property(arbEncoded, expectAlike));
   });
 
-  it('decodes a report that is cut off, changed or followed by more bytes as the generic decoder does', () => {
+  it('decodes a message that is cut off, changed or followed by more bytes as the generic decoder does', () => {
     fc.assert(
       fc.property(
-        arbReport,
+        arbEncoded,
         fc.nat(),
         fc.integer({ min: 0, max: 255 }),
         fc.uint8Array({ maxLength: 6 }),
-        (report, position, byte, more) => {
-          const bytes = encode(report);
+        (bytes, position, byte, more) => {
           const at = position % (bytes.length + 1);
           expectAlike(bytes.subarray(0, at));
           expectAlike(Uint8Array.from([...bytes.subarray(0, at), byte, ...bytes.subarray(at + 1)]));
@@ -131,6 +140,16 @@ describe('decodeMessage', () => {
     { name: 'a tag of too many bytes', fields: [0x8a, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00] },
   ])('decodes a report with $name as the generic decoder does', ({ fields }) => {
     expectAlike(Uint8Array.from([0x1a, fields.length, ...fields]));
+  });
+
+  it.each([
+    { name: 'an unknown field', fields: [0x18, 1] },
+    { name: 'a field of another wire type', fields: [0x12, 1, 0x01] },
+    { name: 'a report with an unknown field', fields: [0x0a, 3, 0xa0, 0x06, 0x01, 0x10, 1] },
+    { name: 'a report that is longer than the inventory', fields: [0x0a, 9, 0x0a, 1, 0x41] },
+    { name: 'two values for last', fields: [0x10, 1, 0x10, 0] },
+  ])('decodes an inventory with $name as the generic decoder does', ({ fields }) => {
+    expectAlike(Uint8Array.from([0x12, fields.length, ...fields]));
   });
 
   it('decodes other messages', () => {

@@ -4,6 +4,7 @@ import { WireType } from '@bufbuild/protobuf/wire';
 import {
   AgentMessageSchema,
   type AgentMessage,
+  type Inventory,
   type ReplicaReport,
 } from '../gen/cloudless/api/session_pb.js';
 import type {
@@ -14,8 +15,8 @@ import type {
 import { MessageReader } from './message-reader.js';
 
 /**
- * Decodes a message as `fromBinary` does. Reports of replicas, which agents send for every change,
- * are decoded without reflection, in about a tenth of the time.
+ * Decodes a message as `fromBinary` does. Reports of replicas, which agents send for every change and
+ * in their inventories, are decoded without reflection, in about a tenth of the time.
  * @param start - Index of the first byte of the message, which ends with `bytes`. Default: 0.
  * @throws The errors of `fromBinary`.
  */
@@ -26,25 +27,50 @@ export function decodeMessage(schema: DescMessage, bytes: Uint8Array, start = 0)
   return report ?? fromBinary(schema, new Uint8Array(bytes.subarray(start)));
 }
 
-/** Field `report` of AgentMessage, length-delimited. */
+/** Fields `inventory` and `report` of AgentMessage, length-delimited. */
+const INVENTORY_TAG = (2 << 3) | WireType.LengthDelimited;
 const REPORT_TAG = (3 << 3) | WireType.LengthDelimited;
 
 /**
- * Returns undefined for everything but one report with known fields, each message at most once: also
- * for malformed bytes, whose error `fromBinary` describes.
+ * Returns undefined for everything but one report, or one part of an inventory, with known fields,
+ * each message field at most once: also for malformed bytes, whose error `fromBinary` describes.
  */
 function decodeReportMessage(bytes: Uint8Array, start: number): AgentMessage | undefined {
-  if (bytes[start] !== REPORT_TAG) return undefined;
+  const tag = bytes[start];
+  if (tag !== REPORT_TAG && tag !== INVENTORY_TAG) return undefined;
   try {
     const reader = new MessageReader(bytes, start + 1);
     const outer = reader.begin();
-    const value = readReport(reader);
+    const message = tag === REPORT_TAG ? readReportField(reader) : readInventoryField(reader);
     reader.end(outer);
-    if (value === undefined || !reader.isAtEnd) return undefined;
-    return { $typeName: 'cloudless.api.AgentMessage', message: { case: 'report', value } };
+    if (message === undefined || !reader.isAtEnd) return undefined;
+    return { $typeName: 'cloudless.api.AgentMessage', message };
   } catch {
     return undefined;
   }
+}
+
+function readReportField(reader: MessageReader): AgentMessage['message'] | undefined {
+  const value = readReport(reader);
+  return value && { case: 'report', value };
+}
+
+function readInventoryField(reader: MessageReader): AgentMessage['message'] | undefined {
+  const value: Inventory = { $typeName: 'cloudless.api.Inventory', replicas: [], last: false };
+  while (!reader.isAtEnd) {
+    const tag = reader.tag();
+    if (tag === ((2 << 3) | VARINT)) {
+      value.last = reader.bool();
+      continue;
+    }
+    if (tag !== ((1 << 3) | DELIMITED)) return undefined;
+    const outer = reader.begin();
+    const report = readReport(reader);
+    reader.end(outer);
+    if (report === undefined) return undefined;
+    value.replicas.push(report);
+  }
+  return { case: 'inventory', value };
 }
 
 function readReport(reader: MessageReader): ReplicaReport | undefined {
