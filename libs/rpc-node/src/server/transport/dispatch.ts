@@ -115,7 +115,11 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         sendRefusal(response, authorization.refusal);
         return;
       }
-      const { body, withFinish, finish, waitForLargeMessage } = await admit(call, post, authorization);
+      const { body, withFinish, finish, waitForLargeMessage } = await admit(
+        call,
+        post,
+        authorization,
+      );
       contextValues.set(beginLongWaitKey, finish);
       const checked = inspectBody(
         handler,
