@@ -7,10 +7,10 @@ const FLAGS = [
   // Bytes of code that a function runs, loops counted, before V8 considers optimising it: eight
   // times the default. Most of what the compiler would optimise has done its work by then.
   { start: '--interrupt-budget=540672', restored: '--interrupt-budget=67584' },
-  // A collection of the old generation finds next to nothing, because the records stay. Thus the
-  // heap may grow to ten times its size before the next one, which stops the program: without
-  // calls to serve, that is cheaper than to follow the changes of the program.
+  // Records stay, so a collection of the old generation frees next to nothing: the heap may grow to
+  // ten times its size between two collections.
   { start: '--heap-growing-percent=900', restored: '--heap-growing-percent=0' },
+  // Until calls are served, one pause costs less than incremental marking with its write barriers.
   { start: '--no-incremental-marking', restored: '--incremental-marking' },
 ] as const;
 

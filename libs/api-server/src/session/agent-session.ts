@@ -179,12 +179,15 @@ export class AgentSession {
    */
   handleReport(report: ReplicaReport, record: ReplicaRecord | undefined): void {
     const { orderRevision } = report;
-    // The text of the record, of which no second copy has to be kept, compared or hashed.
+    // The id string of the record, so that the session keeps no second copy.
     const replicaId = record?.id ?? report.replicaId;
     const known = this.acknowledged.get(replicaId);
     // Order revision 0: the agent requests that the order is sent again.
     const replacesKnown = known === undefined || orderRevision > known || orderRevision === 0n;
-    if (replacesKnown) this.recordAcknowledged(report, record);
+    if (replacesKnown) {
+      const isShared = record?.orderRevision === orderRevision;
+      this.acknowledged.set(replicaId, isShared ? record.orderRevision : orderRevision);
+    }
     this.openOrders.recordAcknowledged(replicaId, orderRevision);
     const isOrphaned = this.handleOrphan(report, record);
     if (isOrphaned) this.acknowledged.delete(replicaId);
@@ -242,16 +245,6 @@ export class AgentSession {
     if (!this.isAdmitted) return;
     for (const { value } of this.deps.state.view().replicasOn(this.nodeId))
       this.trackOrder(value.id, value, this.acknowledged.get(value.id));
-  }
-
-  /** Records what a report acknowledges, with the id and the number of the record where equal. */
-  private recordAcknowledged(
-    { replicaId, orderRevision }: ReplicaReport,
-    record: ReplicaRecord | undefined,
-  ): void {
-    const id = record?.id === replicaId ? record.id : replicaId;
-    const isShared = record?.orderRevision === orderRevision;
-    this.acknowledged.set(id, isShared ? record.orderRevision : orderRevision);
   }
 
   /** Tracks the order of a replica exactly while the agent has to acknowledge it. */

@@ -116,10 +116,10 @@ export class ReplicaReportQueue {
   }
 
   /**
-   * Adds a report of an inventory, unless the report changes nothing: after a restart of the
-   * coordinator, that holds for almost all replicas of all agents.
+   * Adds a report of an inventory, or only counts the report when it changes nothing. After a
+   * restart of the coordinator, almost no report of an inventory changes a record.
    */
-  enqueueOfInventory(nodeId: string, report: ReplicaReport): void {
+  enqueueFromInventory(nodeId: string, report: ReplicaReport): void {
     if (!this.changesNothing(nodeId, report)) return this.enqueue(nodeId, report);
     this.reportCount.add();
   }
@@ -276,7 +276,10 @@ export class ReplicaReportQueue {
     return { kind: 'again' };
   }
 
-  /** False while an older report about the replica is not written. */
+  /**
+   * Returns true when the report would not change the record, or the node has no such replica.
+   * Returns false while an older report about the replica is unwritten.
+   */
   private changesNothing(nodeId: string, report: ReplicaReport): boolean {
     if (this.backlog.has(nodeId, report.replicaId)) return false;
     const stored = this.deps.state.view().replica(report.replicaId);

@@ -18,7 +18,7 @@ interface Wait {
 }
 
 describe('ReportBacklog', () => {
-  it('knows the unwritten reports, and ends a wait exactly when those before it, or newer ones, are written', () => {
+  it('has the unwritten reports, and ends a wait when all earlier ones, or newer ones, are written', () => {
     fc.assert(
       fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {
         const backlog = new ReportBacklog();

@@ -228,10 +228,10 @@ describe('a report of an inventory', () => {
     await settle();
     const passes = { loop: 'reports', result: 'done' };
     const before = await meter.read('cloudless_loop_passes_total', passes);
-    world.reports.enqueueOfInventory('node-0', aReport(1, 1));
+    world.reports.enqueueFromInventory('node-0', aReport(1, 1));
     await settle();
     expect(await meter.read('cloudless_loop_passes_total', passes)).toBe(before);
-    world.reports.enqueueOfInventory('node-0', aReport(1, 2));
+    world.reports.enqueueFromInventory('node-0', aReport(1, 2));
     await settle();
     expect(world.written.get('w-1')).toEqual([1, 2]);
     expect(await meter.read('cloudless_replica_reports_total')).toBe(3);
@@ -253,7 +253,7 @@ describe('a report of an inventory', () => {
     };
     for (const number of row.reports) report(world, 1, 1, number);
     await settle();
-    world.reports.enqueueOfInventory('node-0', aReport(1, 1));
+    world.reports.enqueueFromInventory('node-0', aReport(1, 1));
     for (const _ of [1, 2]) {
       gates.shift()?.();
       await settle();

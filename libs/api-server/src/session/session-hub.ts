@@ -177,7 +177,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     for (const report of reports) {
       const record = this.findReplica(report.replicaId);
       this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report, record);
-      this.reportQueue.enqueueOfInventory(nodeId, report);
+      this.reportQueue.enqueueFromInventory(nodeId, report);
     }
     if (inventory?.last === true)
       this.reportQueue.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
@@ -373,7 +373,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     const epoch = inventory === undefined ? 0n : session.highestEpoch;
     this.rollbackDetector.checkReport(nodeId, epoch, report, record);
     if (inventory === undefined) this.reportQueue.enqueue(nodeId, report);
-    else this.reportQueue.enqueueOfInventory(nodeId, report);
+    else this.reportQueue.enqueueFromInventory(nodeId, report);
     session.handleReport(report, record);
     this.resends.note(session);
   }

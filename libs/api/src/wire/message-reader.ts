@@ -4,9 +4,9 @@ import { BinaryReader } from '@bufbuild/protobuf/wire';
 const MAX_VARINT_BYTES = 7;
 
 /**
- * Reads the fields of an encoded message one by one, for the few hot messages whose generic decoding
- * is too slow. Supports what such messages contain, and throws at everything else, malformed bytes
- * included: the caller then decodes the message by `fromBinary`, which may succeed or describe the
+ * Reads the fields of an encoded message one by one, for the few hot messages whose generic
+ * decoding is too slow. Supports what such messages contain, and throws at everything else, malformed bytes
+ * included. The caller then decodes the message by `fromBinary`, which may succeed or describe the
  * error. Each use needs a test that compares with `fromBinary`.
  */
 export class MessageReader {
@@ -75,7 +75,7 @@ export class MessageReader {
     return outerLimit;
   }
 
-  /** Ends the message field that {@link begin} has begun, all of which was read. */
+  /** Ends the message field of {@link begin}. The caller has read all of the field. */
   end(outerLimit: number): void {
     this.limit = outerLimit;
   }

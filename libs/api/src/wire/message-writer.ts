@@ -159,8 +159,8 @@ export class MessageWriter {
   }
 
   /**
-   * Returns a copy of the written bytes behind `headBytes` bytes of any content, and begins anew. The
-   * copy is a part of a larger buffer of Node.js, so it should not be kept.
+   * Returns a copy of the written bytes after `headBytes` unset bytes, and begins anew. The copy is
+   * a part of a larger buffer of Node.js: send it soon, and do not store it.
    */
   finishBehind(headBytes: number): Buffer {
     const bytes = Buffer.allocUnsafe(headBytes + this.position);

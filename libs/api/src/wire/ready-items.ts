@@ -24,7 +24,8 @@ export function toReadyItems<Item>(items: AsyncIterator<Item>): ReadyItems<Item>
 }
 
 /**
- * Passes the items of a stream to a function, one after the other.
+ * Passes the items of a stream to `handle`, one after the other. Unlike a `for await` loop, never
+ * calls `return` of the iterator: the caller ends it.
  * @param handle - Returns true to go on, false to end, or a promise after which to go on.
  * @returns Resolves at the end of the stream, or after `handle` has returned false.
  * @throws The failure of the stream or of `handle`.

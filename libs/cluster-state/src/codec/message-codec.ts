@@ -23,7 +23,7 @@ export interface MessageCodec<Schema extends DescMessage> {
   decode(bytes: Uint8Array): MessageShape<Schema>;
 }
 
-/** Ways to create and read the messages of one type that are faster than those by its descriptor. */
+/** Hand-written functions for the messages of one type, faster than the generic ones. */
 export interface MessageAccess<Schema extends DescMessage> {
   /** Creates a message equal to `create(schema)`; the empty lists of the message may be shared. */
   readonly createEmpty?: () => MessageShape<Schema>;

@@ -162,7 +162,7 @@ export function parseViewKey(key: string): ReturnType<typeof parseKey> {
   return parsed === undefined || UNVIEWED_KINDS.has(parsed.kind) ? undefined : parsed;
 }
 
-/** Fast ways to create and to read the records of which there are the most. */
+/** Hand-written functions for replicas, the most frequent records. */
 const REPLICA_ACCESS = {
   createEmpty: createEmptyReplica,
   listValues: listReplicaValues as (message: Message, values: unknown[]) => void,

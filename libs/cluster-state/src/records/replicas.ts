@@ -56,18 +56,18 @@ assert(
   'all replicas would share one map: the reader adds entries to the map of the empty replica',
 );
 /** The types of the messages in the fields of a new replica; undefined for other fields. */
-const initialFields: ReadonlyMap<string, DescMessage | undefined> = new Map(
+const initialFieldTypes: ReadonlyMap<string, DescMessage | undefined> = new Map(
   ReplicaRecordSchema.fields
     .filter(({ localName }) => localName in EMPTY_REPLICA)
     .map(({ localName, message }) => [localName, message]),
 );
 /** The fields that a new replica does not have. */
-const absentFields = ReplicaRecordSchema.fields
+const optionalFields = ReplicaRecordSchema.fields
   .map(({ localName }) => localName)
   .filter((name) => !(name in EMPTY_REPLICA));
 
-/** Copies the fields of {@link absentFields} that a replica has, in the order of the schema. */
-function copyAbsentFields(from: ReplicaRecord, to: ReplicaRecord): void {
+/** Copies the optional fields that a replica has, in the order of the schema. */
+function copyOptionalFields(from: ReplicaRecord, to: ReplicaRecord): void {
   if (from.createdAt !== undefined) to.createdAt = from.createdAt;
   if (from.readySince !== undefined) to.readySince = from.readySince;
   if (from.lastExitCode !== undefined) to.lastExitCode = from.lastExitCode;
@@ -78,7 +78,7 @@ function copyAbsentFields(from: ReplicaRecord, to: ReplicaRecord): void {
   if (from.container !== undefined) to.container = from.container;
 }
 const COPIED = 'createdAt readySince lastExitCode lostAt stopAfter lostAfter imagePull container';
-assert(absentFields.join(' ') === COPIED, 'copyAbsentFields does not copy all fields in order');
+assert(optionalFields.join(' ') === COPIED, 'copyOptionalFields does not copy all fields in order');
 
 /**
  * Lists the values of all fields of a replica in the order of their numbers, undefined for absent
@@ -135,23 +135,23 @@ export function copyReplica(
   const changed = changes as Properties;
   const replicaCopy = copyInitialFields(replica);
   const copy = replicaCopy as unknown as Properties;
-  let changesAbsentField = false;
+  let changesOptionalField = false;
   for (const name in changed) {
     const value = changed[name];
-    if (!initialFields.has(name)) changesAbsentField = true;
+    if (!initialFieldTypes.has(name)) changesOptionalField = true;
     else if (value === undefined || typeof value === 'object')
-      copy[name] = toMessages(initialFields.get(name), value) ?? EMPTY_PROPERTIES[name];
+      copy[name] = toMessages(initialFieldTypes.get(name), value) ?? EMPTY_PROPERTIES[name];
     else copy[name] = typeof value === 'bigint' ? shareBigint(value) : value;
   }
-  if (changesAbsentField) setAbsentFields(copy, replica as unknown as Properties, changed);
-  else copyAbsentFields(replica, replicaCopy);
+  if (changesOptionalField) setOptionalFields(copy, replica as unknown as Properties, changed);
+  else copyOptionalFields(replica, replicaCopy);
   if (replica.$unknown !== undefined) copy['$unknown'] = replica.$unknown;
   return replicaCopy;
 }
 
 /** Sets the fields that a new replica does not have, in the order of the schema. */
-function setAbsentFields(copy: Properties, before: Properties, changed: Properties): void {
-  for (const name of absentFields) {
+function setOptionalFields(copy: Properties, before: Properties, changed: Properties): void {
+  for (const name of optionalFields) {
     const value =
       name in changed
         ? toMessages(

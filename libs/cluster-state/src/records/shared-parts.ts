@@ -5,7 +5,7 @@ import { TimeCache } from '../codec/time-cache.js';
 
 /** Texts that are kept to be shared. More would cost more to look up than they save. */
 const MAX_TEXTS = 4_096;
-/** Longest text that is kept: longer than a digest. Bounds the memory, as agents choose the texts. */
+/** Longest text that is kept, longer than a digest: agents choose the texts. */
 const MAX_TEXT_LENGTH = 128;
 
 const bigints = new BigintCache();
@@ -30,8 +30,8 @@ export function shareTime(time: Timestamp): Timestamp {
 }
 
 /**
- * Returns equal facts in a compact object, which shares its texts and its time with others. Do not
- * change what it contains.
+ * Returns equal container facts in a compact object. Other records may share its runtime, image
+ * digest and start time: do not change them.
  */
 export function shareContainer(facts: ContainerFacts): ContainerFacts {
   const { $typeName, $unknown, pid, runtime, ip, runtimeId, imageDigest, startedAt } = facts;

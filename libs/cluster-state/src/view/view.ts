@@ -32,7 +32,7 @@ type ReplicaGroups = Map<string, Stored<ReplicaRecord>[]>;
 /** The indexed view that `ClusterState` maintains. */
 export class IndexedView extends RecordMaps implements ClusterView {
   revision: Revision = 0n;
-  /** Bytes of the keys and values of the records before and after all changes so far. */
+  /** Sum of the bytes of keys and values before and after each change of {@link apply}. */
   changedBytes = 0;
   private readonly replicasByNode: ReplicaGroups = new Map();
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
@@ -204,7 +204,10 @@ export class IndexedView extends RecordMaps implements ClusterView {
     return createChange('replica', id, before?.value, after?.value);
   }
 
-  /** Adds a record that the view does not have: as {@link apply}, without looking for it. */
+  /**
+   * Adds a record that the view does not have, as {@link apply} does. Replicas are added without a
+   * look-up.
+   */
   add<Kind extends RecordKind>(kind: Kind, id: string, after: Stored<RecordOf<Kind>>): void {
     if (kind === 'replica') {
       const replica = after as Stored<ReplicaRecord>;

@@ -148,8 +148,8 @@ export const defaultRpcLimits: RpcLimits = {
   callsPerIteration: 8,
   // A large workload takes about 1 ms, so other calls wait for at most 8 ms.
   snapshotMessagesPerIteration: 8,
-  // The inventory of an agent takes about 15 µs per replica, and thousands of agents send their
-  // inventories at once when a coordinator starts. Heartbeats are read between these messages.
+  // The inventory of an agent with hundreds of replicas blocks the event loop for milliseconds, and
+  // thousands of agents send theirs at once when a coordinator starts. Heartbeats are read between.
   largeMessagesPerIteration: 4,
   streams: 2_048,
   // An unread stream holds about 100 KB, so one address holds at most 50 MB. An address may be an

@@ -87,7 +87,10 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
   checkTransport(config, remote);
 }
 
-/** Refuses plaintext to etcd over a network, unless the operator has asked for it. */
+/**
+ * Refuses plaintext to etcd on other machines without `--etcd-insecure`, because whoever can change
+ * packets there can change everything in the cluster. Refuses the flag when no endpoint needs it.
+ */
 function checkTransport({ etcdInsecure }: EtcdSettings, [remote]: readonly string[]): void {
   if (remote !== undefined && !etcdInsecure)
     refuse(

@@ -87,7 +87,7 @@ export class ByteWriter {
     return this;
   }
 
-  /** @returns The bytes. */
+  /** Writes UTF-8 text. @returns The number of bytes written. */
   private writeText(value: string, start: number): number {
     return this.writeAscii(value, start) ?? this.buffer.write(value, start, 'utf8');
   }

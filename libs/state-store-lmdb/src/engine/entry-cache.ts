@@ -70,7 +70,7 @@ export class EntryCache {
     if (buffer.byteLength > byteLength) this.lastShared = buffer;
   }
 
-  /** Drops the older half, and starts a new one. */
+  /** Drops the older half. The newer half becomes the older one, and an empty half the newer. */
   private startHalf(): void {
     this.older = this.newer;
     this.newer = new Map();

@@ -45,7 +45,7 @@ describe('LmdbStorage', () => {
     await storage.close();
   });
 
-  it('returns the writes of the group, also those of values that are not kept in memory', async () => {
+  it('reads entries that the same group wrote, also values too large for the cache', async () => {
     const storage = await openStorage();
     await storage.write((writer) => {
       const value = Buffer.alloc(5_000, 7);

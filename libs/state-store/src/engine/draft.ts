@@ -83,8 +83,8 @@ export class Draft {
   }
 
   /**
-   * @param operations - Write each key once.
-   * @param compared - The entries that the compares have read.
+   * @param operations - At most one for each key.
+   * @param compared - The entry of each of `compares`, in the same order; undefined: no entry.
    */
   private apply(
     operations: readonly Operation[],

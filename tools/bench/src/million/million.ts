@@ -210,7 +210,7 @@ async function runPhase(
   await checkStatus(name);
 }
 
-/** Waits until a number of agents is admitted, and returns for how long the main loops stood still. */
+/** Waits until a number of agents is admitted. Returns for how long the main loops stood still. */
 async function waitForAgents(wanted: number): Promise<{
   /** Agents whose process stands still for a lease are lost, whatever the coordinator does. */
   readonly agentsLongestStallMs: number;

@@ -15,7 +15,10 @@ export function addEtcdFlags(command: Command): Command {
     .option('--etcd-user <name>', 'user of etcd')
     .option('--etcd-password-file <path>', 'file with the password of the user, mode 0600')
     .option('--etcd-prefix <prefix>', 'prefix of all keys in etcd (default /cloudless)')
-    .option('--etcd-insecure', 'accept http:// endpoints on other machines');
+    .option(
+      '--etcd-insecure',
+      'accept http:// endpoints of etcd on other machines: only on a network that is encrypted itself or has only these machines',
+    );
 }
 
 /** Options with which a store on etcd is opened. */
