@@ -237,6 +237,7 @@ describe('convertManifests of Kubernetes objects', () => {
     [
       'readinessProbe: {httpGet: {path: /x, port: 80}, periodSeconds: 5, failureThreshold: 2}',
       {
+        ports: [{ containerPort: 80 }],
         readinessProbe: { http: { port: '80', path: '/x' }, period: '5s', failureThreshold: 2 },
       },
     ],

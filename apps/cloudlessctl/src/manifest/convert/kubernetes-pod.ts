@@ -1,6 +1,6 @@
 import { FileReferences, type ForeignKeys } from './file-references.js';
-import { withDistinctNames, type ConvertedPort } from './converted-object.js';
-import { convertProbe } from './kubernetes-probe.js';
+import type { ConvertedPort } from './converted-object.js';
+import { convertProbes } from './kubernetes-probe.js';
 import { convertPodVolumes } from './kubernetes-volumes.js';
 import { withoutEmpty } from './source-map.js';
 import type { SourceMap } from './source-map.js';
@@ -109,26 +109,20 @@ function convertContainer(
   { podSecurity, volumes, references, pullSecret }: PodParts,
 ): Record<string, unknown> {
   container.ignore('name', 'terminationMessagePath', 'terminationMessagePolicy');
-  const resources = container.takeMap('resources');
+  const ports = container.takeMaps('ports').map(convertPort);
+  const probes = convertProbes(container, ports);
   const fields = {
     image: container.takeText('image'),
     command: container.takeTexts('command'),
     args: container.takeTexts('args'),
     env: convertEnv(container, references),
     workingDir: container.takeText('workingDir'),
-    ports: withDistinctNames(container.takeMaps('ports').map(convertPort)),
-    resources: withoutEmpty({
-      requests: convertAmounts(resources.takeMap('requests')),
-      limits: convertAmounts(resources.takeMap('limits')),
-    }),
-    livenessProbe: convertProbe(container.takeMap('livenessProbe')),
-    readinessProbe: convertProbe(container.takeMap('readinessProbe')),
-    startupProbe: convertProbe(container.takeMap('startupProbe')),
+    resources: convertResources(container.takeMap('resources')),
+    ...probes,
     security: convertSecurity(container.takeMap('securityContext'), podSecurity),
     imagePull: convertImagePull(container, pullSecret),
     volumes: convertPodVolumes(container, volumes, references),
   };
-  resources.finish();
   container.finish(CONTAINER_REASONS);
   return fields;
 }
@@ -198,14 +192,25 @@ function noteOptional(reference: SourceMap): void {
 }
 
 function convertPort(port: SourceMap): ConvertedPort {
+  const protocol = port.takeText('protocol') ?? 'TCP';
+  if (protocol !== 'TCP' && protocol !== 'UDP')
+    port.note('protocol', `${protocol} has no equivalent: became TCP`);
   const fields: ConvertedPort = withoutEmpty({
     name: port.takeText('name'),
     containerPort: port.takeInteger('containerPort'),
     hostPort: port.takeInteger('hostPort'),
-    protocol: port.takeText('protocol') === 'UDP' ? 'UDP' : undefined,
+    protocol: protocol === 'UDP' ? 'UDP' : undefined,
   });
   port.finish();
   return fields;
+}
+
+/** A limit is also the request of a resource that has no request, as in Kubernetes. */
+function convertResources(resources: SourceMap): Record<string, unknown> {
+  const limits = convertAmounts(resources.takeMap('limits'));
+  const requests = convertAmounts(resources.takeMap('requests'));
+  resources.finish();
+  return withoutEmpty({ requests: { ...limits, ...requests }, limits });
 }
 
 function convertAmounts(amounts: SourceMap): Record<string, unknown> {

@@ -4,6 +4,7 @@ import { convertIngress } from './kubernetes-ingress.js';
 import { takeMetadata } from './kubernetes-metadata.js';
 import { convertPod } from './kubernetes-pod.js';
 import { convertService } from './kubernetes-service.js';
+import { convertStrategy } from './kubernetes-strategy.js';
 import { SourceMap, isMap, withoutEmpty } from './source-map.js';
 import type { ReportNote } from './source-map.js';
 
@@ -15,7 +16,8 @@ export function isKubernetesObject(document: unknown): boolean {
 /** Replacement for each kind of object that is no workload, for the note. */
 const KIND_REASONS: Readonly<Record<string, string>> = {
   CronJob: 'run the job from a scheduler of your own',
-  HorizontalPodAutoscaler: 'change the number with "cloudlessctl scale"',
+  HorizontalPodAutoscaler:
+    'change the number with "cloudlessctl scale", and rollout.minAvailable where it is set',
   Job: 'use a workload whose restart policy is ON_FAILURE',
   Namespace: 'a namespace exists as soon as a workload is in it',
   PersistentVolumeClaim: 'use a named volume, which the node keeps',
@@ -129,7 +131,7 @@ function convertController(
   const podLabels = metadata.takeMap('labels').takePairs();
   metadata.ignore('creationTimestamp', 'name');
   metadata.finish();
-  const replicas = spec.takeInteger('replicas');
+  const replicas = kind === 'DaemonSet' ? undefined : spec.takeInteger('replicas');
   const deadline = spec.takeInteger('progressDeadlineSeconds');
   const minReady = spec.takeInteger('minReadySeconds');
   spec.ignore('selector', 'revisionHistoryLimit');
@@ -139,7 +141,7 @@ function convertController(
       mode: kind === 'DaemonSet' ? 'GLOBAL' : undefined,
       replicas: kind === 'DaemonSet' ? undefined : (replicas ?? 1),
       rollout: withoutEmpty({
-        ...convertStrategy(spec, replicas ?? 1),
+        ...convertStrategy(kind, spec, replicas ?? 1),
         progressDeadline: deadline === undefined ? undefined : `${deadline}s`,
         minReadyDuration: minReady === undefined ? undefined : `${minReady}s`,
       }),
@@ -150,38 +152,4 @@ function convertController(
     spec.note('paused', 'has no equivalent: pause the rollout with "cloudlessctl rollout pause"');
   spec.finish(SPEC_REASONS);
   return { ...fields, podLabels };
-}
-
-/** Converts `strategy` of a Deployment and `updateStrategy` of the other kinds. */
-function convertStrategy(spec: SourceMap, replicas: number): Record<string, unknown> {
-  const key = spec.keys.includes('updateStrategy') ? 'updateStrategy' : 'strategy';
-  const strategy = spec.takeMap(key);
-  const type = strategy.takeText('type');
-  const rolling = strategy.takeMap('rollingUpdate');
-  const fields = withoutEmpty({
-    strategy: type === 'Recreate' ? 'RECREATE' : undefined,
-    maxSurge: takeCount(rolling, 'maxSurge', replicas, Math.ceil),
-    maxUnavailable: takeCount(rolling, 'maxUnavailable', replicas, Math.floor),
-  });
-  rolling.finish();
-  strategy.finish();
-  if (type === 'OnDelete')
-    strategy.note('type', 'OnDelete has no equivalent: rollouts begin at once');
-  return fields;
-}
-
-/** Takes a number or a percentage of the replicas. */
-function takeCount(
-  map: SourceMap,
-  key: string,
-  replicas: number,
-  round: (count: number) => number,
-): number | undefined {
-  const text = map.takeText(key);
-  if (text === undefined) return undefined;
-  const percent = /^(\d+)%$/.exec(text)?.[1];
-  if (percent === undefined) return /^\d+$/.test(text) ? Number(text) : undefined;
-  const count = round((replicas * Number(percent)) / 100);
-  map.note(key, `${text} of ${replicas} replicas became ${count}`);
-  return count;
 }
