@@ -1,10 +1,13 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
+  Disconnect_Mode,
   RestartPolicy_Policy,
   Rollout_OnFailure,
   Rollout_Promotion,
   Rollout_Strategy,
   WorkloadSpec_Mode,
   requestsIdentity,
+  resolveDisconnectTimes,
   withDefaults,
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
@@ -84,6 +87,7 @@ export function getSpecFields(
     ['Readiness', formatProbe(probes.readinessProbe)],
     ['Startup', formatProbe(probes.startupProbe)],
     ['Rollout', rollout === undefined ? '' : formatRolloutSettings(rollout)],
+    ['Disconnect', formatDisconnectPolicy(spec)],
     [
       'Grace period',
       spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod),
@@ -120,6 +124,22 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
   ];
   return parts.filter((part) => part !== '' && part !== undefined).join(', ');
 }
+
+/**
+ * Formats the disconnect policy with the times that hold, for example `Exclusive, stop after 10s,
+ * lost after 20s`; empty when the spec has no policy.
+ */
+function formatDisconnectPolicy({ disconnect }: WorkloadSpec): string {
+  if (disconnect === undefined) return '';
+  const { stopAfterMs, lostAfterMs } = resolveDisconnectTimes({ disconnect });
+  return [
+    formatWord(Disconnect_Mode[disconnect.mode] ?? ''),
+    ...(stopAfterMs === undefined ? [] : [`stop after ${formatMs(stopAfterMs)}`]),
+    `lost after ${formatMs(lostAfterMs)}`,
+  ].join(', ');
+}
+
+const formatMs = (durationMs: number): string => formatDuration(durationFromMs(durationMs));
 
 /** Formats a canary step in the form that the flag `--step` accepts. */
 function formatStep(step: Rollout_Step): string {
