@@ -113,6 +113,24 @@ describe('DryRunPlanner.planChange', () => {
     ]);
   });
 
+  it('counts the replicas of a workload of a million, and simulates only some of them', async () => {
+    await openWith(['node-1']);
+    const result = plan({ replicas: 1_000_000, ...cpu(3_000) });
+    expect(result.steps.length).toBeLessThanOrEqual(20_001);
+    expect(result).toMatchObject({
+      unplaced: 999_999,
+      totalPlacements: 1,
+      totalSteps: 1_000_001,
+      highestLive: 1_000_000,
+      minAvailable: 999_999,
+      outcome: { kind: OutcomeKind.WAITS_FOR_NODE, ready: 1, desired: 1_000_000 },
+    });
+    expect(result.steps.at(-1)).toMatchObject({ blocked: true, live: 1_000_000 });
+    expect(result.warnings).toEqual([
+      '999999 replicas would find no node: needs 3 CPU, more than is free: 1 of 1 nodes',
+    ]);
+  });
+
   it('predicts nothing for an unchanged spec', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2 });

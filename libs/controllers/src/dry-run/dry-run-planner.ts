@@ -227,7 +227,7 @@ export class DryRunPlanner {
   }
 
   private toPlanFields({ namespace, name }: WorkloadRecord, result: DryRunResult) {
-    const { steps, placements, unplaced, unplacedReason, minAvailable } = result;
+    const { steps, omittedSteps, placements, unplaced, unplacedReason, minAvailable } = result;
     const { readyBefore, lowestReady, highestLive, outcome } = result;
     return {
       namespace,
@@ -241,7 +241,7 @@ export class DryRunPlanner {
       unplaced,
       unplacedReason,
       steps: steps.map((step) => ({ ...step })),
-      totalSteps: steps.length,
+      totalSteps: steps.length + omittedSteps,
       readyBefore,
       lowestReady,
       highestLive,

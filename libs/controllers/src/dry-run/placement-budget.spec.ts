@@ -39,4 +39,13 @@ describe('PlacementBudget', () => {
     expect(counts).toEqual([3, 3, 1, 0]);
     expect(budget.isExhausted).toBe(true);
   });
+
+  it('grants 20 000 new replicas for all workloads of a slice together', () => {
+    const budget = new PlacementBudget(NODES);
+    expect([15_000, 1_000_000, 1].map((wanted) => budget.consumeNewReplicas(wanted))).toEqual([
+      15_000, 5_000, 0,
+    ]);
+    budget.beginSlice();
+    expect(budget.consumeNewReplicas(3)).toBe(3);
+  });
 });

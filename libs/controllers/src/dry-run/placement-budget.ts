@@ -6,12 +6,20 @@ import { MAX_SUGGESTION_TRIALS } from '@cloudless/scheduler';
  */
 const MAX_NODE_EVALUATIONS = 20_000;
 
+/**
+ * Most new replicas above the existing ones of one plan: a workload may want a million. Predicting
+ * this many takes less than half a second, during which the coordinator does nothing else.
+ */
+const MAX_NEW_REPLICAS = 20_000;
+
 /** Limits of a {@link PlacementBudget}, in node evaluations. */
 export interface PlacementLimits {
   /** Most evaluations between two calls of `beginSlice`. */
   readonly slice: number;
   /** Most evaluations in all slices together. */
   readonly total: number;
+  /** Most new replicas between two calls of `beginSlice`. Default: 20,000. */
+  readonly newReplicas?: number;
 }
 
 const PLAN_LIMITS: PlacementLimits = {
@@ -26,6 +34,7 @@ const PLAN_LIMITS: PlacementLimits = {
 export class PlacementBudget {
   private evaluatedNodes = 0;
   private evaluatedInSlice = 0;
+  private newReplicasInSlice = 0;
   private refusedDecision = false;
 
   /** @param limits - Default: those of a plan. */
@@ -47,7 +56,19 @@ export class PlacementBudget {
   /** Begins a slice, in which decisions are possible again unless the total is reached. */
   beginSlice(): void {
     this.evaluatedInSlice = 0;
+    this.newReplicasInSlice = 0;
     this.refusedDecision = false;
+  }
+
+  /**
+   * Counts replicas that a workload wants above its existing ones.
+   * @returns The number of new replicas to predict, at most `wanted`.
+   */
+  consumeNewReplicas(wanted: number): number {
+    const left = (this.limits.newReplicas ?? MAX_NEW_REPLICAS) - this.newReplicasInSlice;
+    const granted = Math.max(0, Math.min(wanted, left));
+    this.newReplicasInSlice += granted;
+    return granted;
   }
 
   /**

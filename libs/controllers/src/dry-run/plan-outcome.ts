@@ -16,6 +16,10 @@ export interface PredictedEnd {
   readonly unplaced: number;
   /** Reason why the workload does not reach its spec by itself; undefined when it does. */
   readonly stuckReason: string | undefined;
+  /** Number of wanted replicas that `observed` does not contain. Default: 0. */
+  readonly omitted?: number;
+  /** Number of those that are assumed to become ready. Default: 0. */
+  readonly assumedReady?: number;
 }
 
 /**
@@ -23,12 +27,14 @@ export interface PredictedEnd {
  * at 7 of 9 until a node fits, and fails after 10m without progress`.
  */
 export function describeOutcome(end: PredictedEnd): PlanOutcome {
-  const { observed, state, unplaced, stuckReason } = end;
-  const { want: desired, version, replicas } = observed;
-  const ready = countServing(observed);
-  const updated = replicas.filter(
+  const { observed, state, unplaced, stuckReason, omitted = 0, assumedReady = 0 } = end;
+  const { version, replicas } = observed;
+  const desired = observed.want + omitted;
+  const ready = countServing(observed) + assumedReady;
+  const updatedReplicas = replicas.filter(
     (replica) => replica.version === version && replica.available && !replica.lost,
-  ).length;
+  );
+  const updated = updatedReplicas.length + assumedReady;
   const counts = { ready, updated, desired };
   if (unplaced === 0 && stuckReason === undefined)
     return create(PlanOutcomeSchema, { kind: Kind.COMPLETES, ...counts });

@@ -7,7 +7,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { toCanonicalVersion } from '@cloudless/cluster-state';
+import { isLive, toCanonicalVersion } from '@cloudless/cluster-state';
 import {
   advanceRollout,
   predictRollout,
@@ -20,10 +20,12 @@ import {
   type WaitReason,
 } from '@cloudless/rollout';
 import type { NodeDirectory } from '../node/node-directory.js';
-import { toRolloutInput } from '../rollout/rollout-input.js';
+import { resolveSpecLimits, toRolloutInput } from '../rollout/rollout-input.js';
+import { isGlobal } from '../rollout/global-targets.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
 import { countStillWanted } from '../replica/finished.js';
 import { DryRunPlacement } from './dry-run-placement.js';
+import { findEndOfDecision } from './end-of-decision.js';
 import { countServing, describeOutcome } from './plan-outcome.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
@@ -42,6 +44,8 @@ export interface DryRunStep {
 /** Prediction for one workload, up to the point where nothing more happens by itself. */
 export interface DryRunResult {
   readonly steps: readonly DryRunStep[];
+  /** Number of further creations that the prediction counted without simulating them. */
+  readonly omittedSteps: number;
   readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
   /** Number of new replicas that no node fits. The reason is in {@link unplacedReason}. */
   readonly unplaced: number;
@@ -104,6 +108,8 @@ class WorkloadDryRun {
   private state: RolloutState;
   private nowMs: number;
   private stuckReason: string | undefined;
+  /** Number of wanted replicas that are counted, and not simulated. */
+  private omitted = 0;
 
   constructor(
     private readonly cluster: DryRunCluster,
@@ -123,6 +129,7 @@ class WorkloadDryRun {
         ({ desiredRunning, nodeId, phase }) =>
           desiredRunning && nodeId === '' && phase === Phase.PENDING,
       );
+    this.omitted = this.countOmitted();
     const { observed } = this.advance();
     const placed = this.placement.placeReplicas(waiting, observed);
     this.cluster.putReplicas(uid, [...placed, ...this.placement.unplaced]);
@@ -137,23 +144,26 @@ class WorkloadDryRun {
     const [firstStep] = this.steps;
     return {
       steps: this.steps,
+      omittedSteps: this.omitted,
       placements: this.placement.placements,
-      unplaced: this.placement.unplaced.length,
+      unplaced: this.countUnplaced(),
       unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
       suggestChange: () =>
         this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
       preempts: this.placement.preempted.describe((uid) => this.cluster.view.workload(uid)?.value),
       preempted: this.placement.preempted.count,
       victims: this.placement.preempted.byWorkload,
-      notPredicted: this.placement.notPredicted,
+      notPredicted: this.placement.notPredicted + this.countAssumedReady(),
       lowestReady: this.steps.reduce(
         (lowest, { ready }) => Math.min(lowest, ready),
         firstStep?.ready ?? prediction.lowestAvailable,
       ),
-      highestLive: this.steps.reduce(
-        (highest, { live }) => Math.max(highest, live),
-        firstStep?.live ?? prediction.highestLive,
-      ),
+      highestLive: this.steps
+        .filter(({ blocked }) => blocked !== true)
+        .reduce(
+          (highest, { live }) => Math.max(highest, live + this.omitted),
+          this.steps.at(-1)?.live ?? this.omitted + prediction.highestLive,
+        ),
       minAvailable: observed.minAvailable,
       readyBefore: countServing(observed),
       stuckReason: this.stuckReason,
@@ -163,14 +173,52 @@ class WorkloadDryRun {
         settings: toRolloutSettings(this.workload.spec ?? create(WorkloadSpecSchema)),
         unplaced: this.placement.unplaced.length,
         stuckReason: this.stuckReason,
+        omitted: this.omitted,
+        assumedReady: this.countAssumedReady(),
       }),
     };
   }
 
+  /**
+   * Returns the number of wanted replicas to count without simulating them: those above the
+   * existing ones and above the budget of the plan.
+   */
+  private countOmitted(): number {
+    // The targets of a GLOBAL workload are nodes, so their number is bounded by the cluster.
+    if (isGlobal(this.workload.spec)) return 0;
+    const existing = this.cluster
+      .replicasOf(this.workload.uid)
+      .filter((replica) => isLive(replica) && !replica.lost && replica.desiredRunning).length;
+    const missing = Math.max(0, this.countDesired() - existing);
+    return missing - this.cluster.budget.consumeNewReplicas(missing);
+  }
+
+  /**
+   * Returns the number of new replicas that no node fits. All new replicas are equal: when no node
+   * fits the last of the simulated ones, none fits the others.
+   */
+  private countUnplaced(): number {
+    const simulated = this.placement.unplaced.length;
+    return simulated === 0 ? 0 : simulated + this.omitted;
+  }
+
+  /** Returns the number of replicas that were not simulated and are assumed to become ready. */
+  private countAssumedReady(): number {
+    return this.placement.unplaced.length === 0 ? this.omitted : 0;
+  }
+
+  /** Returns the number of replicas that have to run. */
+  private countDesired(): number {
+    const { cluster, workload } = this;
+    const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
+    const replicas = cluster.replicasOf(workload.uid);
+    return countStillWanted(cluster.view, workload, replicas, spec.replicas ?? 0);
+  }
+
   /** Ends the steps with the step that cannot happen, when the workload does not reach its spec. */
   private addBlockedStep(): void {
-    const { unplaced, reason } = this.placement;
-    const count = unplaced.length;
+    const { reason } = this.placement;
+    const count = this.countUnplaced();
     const description =
       count > 0
         ? `${formatReplicaCount(count)} ${count === 1 ? 'waits' : 'wait'}: no node fits (${reason})`
@@ -178,7 +226,9 @@ class WorkloadDryRun {
     if (description === undefined) return;
     this.addStep(description, this.advance().observed);
     const blocked = this.steps.pop();
-    if (blocked !== undefined) this.steps.push({ ...blocked, blocked: true });
+    if (blocked === undefined) return;
+    // The others are created, too, and wait.
+    this.steps.push({ ...blocked, live: blocked.live + this.omitted, blocked: true });
   }
 
   /**
@@ -274,12 +324,7 @@ class WorkloadDryRun {
     const spec = workload.spec ?? create(WorkloadSpecSchema);
     const control = cluster.copyControl(uid);
     const replicas = cluster.replicasOf(uid);
-    const desired = countStillWanted(
-      cluster.view,
-      workload,
-      replicas,
-      withDefaults(spec).replicas ?? 0,
-    );
+    const desired = this.countDesired();
     const clock = { wallTime: () => this.nowMs };
     const sources = {
       view: cluster.view,
@@ -288,7 +333,13 @@ class WorkloadDryRun {
       cluster: cluster.schedulerModel,
       clock,
     };
-    const { observed } = toRolloutInput(sources, workload, replicas, desired);
+    const simulated = Math.max(0, desired - this.omitted);
+    const input = toRolloutInput(sources, workload, replicas, simulated).observed;
+    // Stops are decided with the limits of the whole workload.
+    const observed =
+      this.omitted === 0
+        ? input
+        : { ...input, minAvailable: resolveSpecLimits(spec, desired).minAvailable };
     return advanceRollout(this.state, {
       settings: toRolloutSettings(spec),
       version,
@@ -404,18 +455,4 @@ class WorkloadDryRun {
   private getVersionOf(replicaId: string): number {
     return this.replicasById.get(replicaId)?.version ?? this.workload.version;
   }
-}
-
-/**
- * Returns the index after the last step of the decision that begins at `from`, or the index of its
- * first switch: the steps after a switch depend on the state that the switch leaves.
- */
-function findEndOfDecision(steps: readonly PredictedStep[], from: number): number {
-  const decision = steps[from]?.decision;
-  const belongsToDecision = (next: PredictedStep): boolean =>
-    next.decision === decision && next.step.kind !== 'switchVersion';
-  let end = from;
-  for (let next = steps[end]; next !== undefined && belongsToDecision(next); next = steps[end])
-    end += 1;
-  return end;
 }
