@@ -140,11 +140,11 @@ export class ReplicaReportQueue {
    *   when the queue is closed before that.
    */
   flushed(nodeId: string): Promise<void> {
+    if (this.endReason !== undefined) return Promise.reject(this.endReason);
     return new Promise((resolve, reject) => {
       this.backlog.whenWritten(nodeId, (error) =>
         error === undefined ? resolve() : reject(error),
       );
-      if (this.endReason !== undefined) this.backlog.failWaiters(this.endReason);
     });
   }
 

@@ -238,6 +238,14 @@ describe('a report of an inventory', () => {
     await world.close();
   });
 
+  it('does not count as written once no report is written any more', async () => {
+    const world = await openWorld(1, 1);
+    await world.reports.close();
+    world.reports.enqueueFromInventory('node-0', aReport(1, 1));
+    await expect(world.reports.flushed('node-0')).rejects.toThrow('this coordinator is stopping');
+    await world.close();
+  });
+
   it.each([
     { name: 'waits', reports: [2, 3] },
     { name: 'is being written', reports: [2] },
