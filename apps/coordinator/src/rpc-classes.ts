@@ -33,7 +33,8 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   enrollNode: control,
   heartbeat: control,
   renewLease: control,
-  session: control,
+  // A coordinator that starts gets the inventories of all agents at once.
+  session: { ...control, readsInTurns: true },
   tunnel: control,
   getReplicaFiles: control,
   getServerInfo: read,

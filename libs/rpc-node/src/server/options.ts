@@ -65,8 +65,8 @@ export interface RpcLimits {
   /** Snapshot messages that all streams together send in one iteration of the event loop. */
   readonly snapshotMessagesPerIteration: number;
   /**
-   * Large request messages of all streams together, of 8 KiB or more each, that are parsed and
-   * handled in one iteration of the event loop.
+   * Large request messages, of 8 KiB or more each, that are parsed and handled in one iteration of
+   * the event loop: of all streams together that read in turns.
    */
   readonly largeMessagesPerIteration: number;
   /**

@@ -29,6 +29,11 @@ export interface CallClass {
    */
   readonly interleaved?: boolean;
   /**
+   * True for a stream whose large request messages wait for their turn, because many clients send
+   * theirs at the same time: they share a quota for each iteration of the event loop. Default false.
+   */
+  readonly readsInTurns?: boolean;
+  /**
    * Bytes of the request of a unary call as they arrive. For calls that strangers may make, whose
    * requests are small. Default: `readMaxBytes` of the server.
    */

@@ -54,8 +54,11 @@ export interface AdmittedCall {
   withFinish(responseBody: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
   /** Lets the call no longer count as running. A second call has no effect. */
   finish(): void;
-  /** Resolves when the next large message of the request may be parsed. Never rejects. */
-  waitForLargeMessage(): Promise<void>;
+  /**
+   * Resolves when the next large message of the request may be parsed. Never rejects. Undefined when
+   * no message has to wait.
+   */
+  readonly waitForLargeMessage?: (() => Promise<void>) | undefined;
 }
 
 /** Bytes of flags and length before each message of a streaming protocol. */
@@ -147,7 +150,9 @@ export class OverloadProtection {
    */
   async admit(call: IncomingCall): Promise<AdmittedCall> {
     const { request, response, signal, handler } = call;
-    const { priority, longRunning, interleaved, maxRequestBytes } = this.classify(handler.method);
+    const { priority, longRunning, interleaved, readsInTurns, maxRequestBytes } = this.classify(
+      handler.method,
+    );
     const principal = this.getPrincipal(call);
     const onClose = (action: () => void): void => void response.once('close', action);
     if (longRunning) {
@@ -190,7 +195,9 @@ export class OverloadProtection {
     return {
       body,
       finish,
-      waitForLargeMessage: () => this.largeMessageQuota.acquire(principal, signal),
+      waitForLargeMessage: readsInTurns
+        ? () => this.largeMessageQuota.acquire(principal, signal)
+        : undefined,
       withFinish: (responseBody) =>
         longRunning
           ? finishAtStart(applyQuota(responseBody), finish)
@@ -236,6 +243,7 @@ export class OverloadProtection {
       priority: callClass?.priority ?? 'read',
       longRunning: callClass?.longRunning === true || method.methodKind !== 'unary',
       interleaved: callClass?.interleaved ?? false,
+      readsInTurns: callClass?.readsInTurns ?? false,
       maxRequestBytes: callClass?.maxRequestBytes ?? this.settings.limits.readMaxBytes,
     };
   }

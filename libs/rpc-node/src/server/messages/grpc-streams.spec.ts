@@ -48,6 +48,7 @@ async function call(
 ) {
   const { url } = await open({
     limits,
+    classifyCall: () => ({ priority: 'write', readsInTurns: true }),
     registerRoutes: (router) =>
       router.rpc(CoordinatorService.method.session, implementation as never),
   });

@@ -49,6 +49,7 @@ async function openStream(
   }
   const { url } = await open({
     limits,
+    classifyCall: () => ({ priority: 'control', readsInTurns: true }),
     registerRoutes: (router) => router.rpc(CoordinatorService.method.session, take as never),
   });
   const session = http2.connect(url);

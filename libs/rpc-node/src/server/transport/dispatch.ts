@@ -61,7 +61,6 @@ export type Dispatch = (
 const NO_LIMITS: Omit<AdmittedCall, 'body'> = {
   withFinish: (responseBody) => responseBody,
   finish: () => undefined,
-  waitForLargeMessage: () => Promise.resolve(),
 };
 
 /**
@@ -115,17 +114,14 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         sendRefusal(response, authorization.refusal);
         return;
       }
-      const { body, withFinish, finish, waitForLargeMessage } = await admit(
-        call,
-        post,
-        authorization,
-      );
+      const admitted = await admit(call, post, authorization);
+      const { body, withFinish, finish } = admitted;
       contextValues.set(beginLongWaitKey, finish);
       const checked = inspectBody(
         handler,
         { header, body: post?.queryBody ?? body },
         settings.limits,
-        waitForLargeMessage,
+        admitted.waitForLargeMessage,
       );
       const inspected = post?.format === undefined ? checked : toConnectStream(checked);
       const method = post === undefined ? universal.method : 'POST';
