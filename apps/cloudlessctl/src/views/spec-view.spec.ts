@@ -30,7 +30,7 @@ describe('the disconnect policy in describe', () => {
     expect(describePolicy(policy)).toBe(text);
   });
 
-  it('is empty when the spec has no policy', () => {
+  it('is empty when the spec has no disconnect policy', () => {
     expect(describePolicy()).toBe('');
   });
 });

@@ -238,7 +238,7 @@ describe('a report of an inventory', () => {
     await world.close();
   });
 
-  it('does not count as written once no report is written any more', async () => {
+  it('is not written after the queue was closed, also when the record says the same', async () => {
     const world = await openWorld(1, 1);
     await world.reports.close();
     world.reports.enqueueFromInventory('node-0', aReport(1, 1));

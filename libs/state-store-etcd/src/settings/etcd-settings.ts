@@ -88,8 +88,8 @@ export function checkEtcdSettings(config: EtcdSettings & { readonly state: strin
 }
 
 /**
- * Refuses plaintext to etcd on other machines without `--etcd-insecure`, because whoever can change
- * packets there can change everything in the cluster. Refuses the flag when no endpoint needs it.
+ * Refuses `http://` endpoints on other machines without `--etcd-insecure`: whoever can change packets
+ * on the way can change everything in the cluster. Refuses the flag when no endpoint needs it.
  */
 function checkTransport({ etcdInsecure }: EtcdSettings, [remote]: readonly string[]): void {
   if (remote !== undefined && !etcdInsecure)

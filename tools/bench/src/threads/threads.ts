@@ -1,6 +1,5 @@
-// What a second thread could take from the main loop of a coordinator: the decoding of reports, the
-// hand-over of commits, and the encryption of the connections of agents. Compares the time of the
-// main thread with and without the thread.
+// Time that the main thread of a coordinator needs for reports when it decodes them itself, and when
+// another thread does; time to hand commits over to a thread; CPU time of TLS for each message.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import * as http2 from 'node:http2';
