@@ -98,15 +98,6 @@ export function mergeReport(
 /** Returns true when {@link mergeReport} has changed nothing. */
 export function isSameRecord(before: ReplicaRecord, after: ReplicaRecord): boolean {
   if (before === after) return true;
-  // Most reports change a plain value.
-  if (
-    before.phase !== after.phase ||
-    before.ready !== after.ready ||
-    before.containerId !== after.containerId ||
-    before.reason !== after.reason ||
-    before.restarts !== after.restarts
-  )
-    return false;
   // Most fields are shared with the record. The generic comparison takes ten times as long.
   const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[];
   return ReplicaRecordSchema.fields.every((field) =>

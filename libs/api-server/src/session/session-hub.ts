@@ -102,8 +102,9 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   }
 
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
-    this.sessions.get(nodeId)?.requestTunnel(request);
-    return this.sessions.has(nodeId);
+    const session = this.sessions.get(nodeId);
+    session?.requestTunnel(request);
+    return session !== undefined;
   }
 
   withdrawTunnel(nodeId: string, tunnelId: string): void {

@@ -48,12 +48,8 @@ class MappedItems<Item, Mapped> implements ReadyItems<Mapped> {
       return this.onFailure(reason);
     }
     if (item === undefined) return undefined;
-    if (item.done === true) {
-      this.hasEnded = true;
-      return END;
-    }
     try {
-      return { done: false, value: this.map(item.value) };
+      return this.convert(item);
     } catch (reason) {
       void this.leave(reason).catch(() => undefined);
       throw reason;
@@ -81,16 +77,19 @@ class MappedItems<Item, Mapped> implements ReadyItems<Mapped> {
   private readonly onItem = (
     item: IteratorResult<Item>,
   ): IteratorResult<Mapped> | Promise<IteratorResult<Mapped>> => {
-    if (item.done === true) {
-      this.hasEnded = true;
-      return END;
-    }
     try {
-      return { done: false, value: this.map(item.value) };
+      return this.convert(item);
     } catch (reason) {
       return this.leave(reason);
     }
   };
+
+  /** @throws The error of `map`. */
+  private convert(item: IteratorResult<Item>): IteratorResult<Mapped> {
+    if (item.done !== true) return { done: false, value: this.map(item.value) };
+    this.hasEnded = true;
+    return END;
+  }
 
   private readonly onFailure = (reason: unknown): never => {
     this.hasEnded = true;

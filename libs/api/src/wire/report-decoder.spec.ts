@@ -103,7 +103,7 @@ describe('decodeMessage', () => {
     fc.assert(fc.property(arbEncoded, expectAlike));
   });
 
-  it('decodes a message that is cut off, changed or followed by more bytes as the generic decoder does', () => {
+  it('decodes a message that is cut off, changed or extended as the generic decoder does', () => {
     fc.assert(
       fc.property(
         arbEncoded,

@@ -59,16 +59,10 @@ function readInventoryField(reader: MessageReader): AgentMessage['message'] | un
   const value: Inventory = { $typeName: 'cloudless.api.Inventory', replicas: [], last: false };
   while (!reader.isAtEnd) {
     const tag = reader.tag();
-    if (tag === ((2 << 3) | VARINT)) {
-      value.last = reader.bool();
-      continue;
-    }
-    if (tag !== ((1 << 3) | DELIMITED)) return undefined;
-    const outer = reader.begin();
-    const report = readReport(reader);
-    reader.end(outer);
-    if (report === undefined) return undefined;
-    value.replicas.push(report);
+    if (tag === ((2 << 3) | VARINT)) value.last = reader.bool();
+    else if (tag !== ((1 << 3) | DELIMITED)) return undefined;
+    else if (!readMessage(undefined, reader, readReport, (report) => value.replicas.push(report)))
+      return undefined;
   }
   return { case: 'inventory', value };
 }

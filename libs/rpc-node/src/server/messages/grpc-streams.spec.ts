@@ -2,7 +2,6 @@ import * as http2 from 'node:http2';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import {
-  AgentMessageSchema,
   CoordinatorMessageSchema,
   CoordinatorService,
   DIRECT_HEAD_BYTES,
@@ -14,6 +13,7 @@ import { CloudlessError } from '@cloudless/base';
 import type { RpcLimits } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
+import { LoopIterations, encodeHello } from '../testing/session-messages.js';
 import { LARGE_MESSAGE_BYTES } from './inspect-body.js';
 
 const open = serversOfTest(afterEach);
@@ -22,15 +22,6 @@ type Implementation = (
   context: HandlerContext,
 ) => AsyncIterable<CoordinatorMessage>;
 
-const hello = (nodeId: string): Buffer =>
-  envelope(
-    Buffer.from(
-      toBinary(
-        AgentMessageSchema,
-        create(AgentMessageSchema, { message: { case: 'hello', value: { nodeId } } }),
-      ),
-    ),
-  );
 const welcome = (clusterId: string): CoordinatorMessage =>
   create(CoordinatorMessageSchema, { message: { case: 'welcome', value: { clusterId } } });
 /** Answers every Hello with a Welcome. */
@@ -93,7 +84,7 @@ const PATHS = [
 
 describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
   it('delivers all messages in both directions, also those split over several frames', async () => {
-    const all = Buffer.concat(['a', 'b', 'c'].map(hello));
+    const all = Buffer.concat(['a', 'b', 'c'].map(encodeHello));
     const { fields, texts } = await call(echo, [all.subarray(0, 7), all.subarray(7)], headers);
     expect(texts).toEqual(['a', 'b', 'c']);
     expect(fields).toMatchObject({
@@ -103,20 +94,15 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
   });
 
   it('parses each large message in an iteration of the event loop of its own', async () => {
-    let iteration = 0;
-    const count = (): void => {
-      iteration += 1;
-      next = setImmediate(count);
-    };
-    let next = setImmediate(count);
+    const loop = new LoopIterations();
     const iterations: number[] = [];
     async function* record(messages: AsyncIterable<AgentMessage>): AsyncGenerator<never> {
-      for await (const _ of messages) iterations.push(iteration);
+      for await (const _ of messages) iterations.push(loop.count);
     }
-    const large = hello('x'.repeat(LARGE_MESSAGE_BYTES));
+    const large = encodeHello('x'.repeat(LARGE_MESSAGE_BYTES));
     const body = Buffer.concat([large, large, large, large]);
     await call(record, [body], headers, { largeMessagesPerIteration: 1 });
-    clearImmediate(next);
+    loop.stop();
     expect(new Set(iterations).size).toBe(4);
   });
 
@@ -125,7 +111,7 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
       yield welcome('first');
       throw new ConnectError('the node is banned', Code.PermissionDenied);
     }
-    const { fields, texts } = await call(fail, [hello('a')], headers);
+    const { fields, texts } = await call(fail, [encodeHello('a')], headers);
     expect(texts).toEqual(['first']);
     expect(fields).toMatchObject({ 'grpc-status': '7', 'grpc-message': 'the node is banned' });
   });
@@ -134,7 +120,7 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
     async function* fail(): AsyncGenerator<CoordinatorMessage> {
       throw new CloudlessError('internal', 'a secret');
     }
-    const { fields } = await call(fail, [hello('a')], headers);
+    const { fields } = await call(fail, [encodeHello('a')], headers);
     expect(fields).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal error' });
   });
 
@@ -147,16 +133,16 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
       yield welcome('a');
       context.responseTrailer.set('x-late', 'yes');
     }
-    const { fields } = await call(setHeaders, [hello('a')], headers);
+    const { fields } = await call(setHeaders, [encodeHello('a')], headers);
     expect(fields).toMatchObject({ 'x-early': 'yes', 'x-late': 'yes', 'grpc-status': '0' });
   });
 
   it.each([
     { name: 'bytes that are no message', body: envelope(Buffer.from([0xff, 0xff])), code: '3' },
-    { name: 'an incomplete message', body: hello('a').subarray(0, 8), code: '3' },
+    { name: 'an incomplete message', body: encodeHello('a').subarray(0, 8), code: '3' },
     { name: 'an incomplete envelope', body: Buffer.from([0, 0]), code: '3' },
   ])('refuses $name as INVALID_ARGUMENT', async ({ body, code }) => {
-    const { fields, texts } = await call(echo, [hello('first'), body], headers);
+    const { fields, texts } = await call(echo, [encodeHello('first'), body], headers);
     expect([fields['grpc-status'], texts]).toEqual([code, ['first']]);
   });
 
@@ -169,7 +155,7 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
       signal = context.signal;
       yield welcome('a');
     }
-    await call(once, [hello('a')], headers);
+    await call(once, [encodeHello('a')], headers);
     expect(signal?.aborted).toBe(true);
   });
 });
@@ -195,7 +181,7 @@ describe('a message that a handler sends directly', () => {
       sent.push(sender?.send(encode('b')), sender?.send(encode('c')));
       yield welcome('d');
     }
-    const { fields, texts } = await call(mixed, [hello('x')]);
+    const { fields, texts } = await call(mixed, [encodeHello('x')]);
     expect({ sent, texts }).toEqual({ sent: [false, true, true], texts: ['a', 'b', 'c', 'd'] });
     expect(fields['grpc-status']).toBe('0');
   });
@@ -217,7 +203,7 @@ describe('a message that a handler sends directly', () => {
       );
       yield welcome('z');
     }
-    const { texts } = await call(flood, [hello('x')]);
+    const { texts } = await call(flood, [encodeHello('x')]);
     const accepted = results.indexOf(false);
     // Node holds at most the high-water mark of a stream, 16 or 64 KiB.
     expect(accepted).toBeGreaterThan(10);
@@ -235,7 +221,7 @@ describe('a message that a handler sends directly', () => {
       sender = values.get(directSenderKey);
       yield welcome('a');
     }
-    await call(probe, [hello('x')], { 'grpc-timeout': '30S' });
+    await call(probe, [encodeHello('x')], { 'grpc-timeout': '30S' });
     expect(sender).toBeUndefined();
   });
 });

@@ -59,10 +59,13 @@ export function inspectBody(
     const encoding = request.header.get(encodingHeader) ?? undefined;
     return {
       header: request.header,
-      body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, {
+      body: inspectEnvelopes(
+        request.body,
+        { encodingHeader, encoding },
+        limits,
         check,
         waitForTurn,
-      }),
+      ),
     };
   }
   const compression = COMPRESSIONS.find(
@@ -136,13 +139,8 @@ function inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
   streamEncoding: StreamEncoding,
   limits: MessageLimits,
-  {
-    check,
-    waitForTurn,
-  }: {
-    readonly check: (bytes: Uint8Array) => Uint8Array;
-    readonly waitForTurn: (() => Promise<void>) | undefined;
-  },
+  check: (bytes: Uint8Array) => Uint8Array,
+  waitForTurn: (() => Promise<void>) | undefined,
 ): AsyncIterable<Uint8Array> {
   const { encoding } = streamEncoding;
   const compression = COMPRESSIONS.find(({ name }) => name === encoding);
@@ -159,13 +157,16 @@ function inspectEnvelopes(
       );
     return envelope;
   };
+  const inspectInTurn = (envelope: Uint8Array): Uint8Array | Promise<Uint8Array> =>
+    waitForTurn === undefined || envelope.byteLength < LARGE_MESSAGE_BYTES
+      ? inspect(envelope)
+      : waitForTurn().then(() => inspect(envelope));
   return {
     [Symbol.asyncIterator]: () =>
       new EnvelopeIterator(
         source[Symbol.asyncIterator](),
         (pending) => takeEnvelope(pending, streamEncoding, limits),
-        inspect,
-        waitForTurn,
+        inspectInTurn,
       ),
   };
 }
@@ -209,7 +210,6 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
     private readonly source: AsyncIterator<Uint8Array>,
     private readonly takeEnvelope: (pending: PendingBytes) => Uint8Array | undefined,
     private readonly inspect: (envelope: Uint8Array) => Uint8Array | Promise<Uint8Array>,
-    private readonly waitForTurn: (() => Promise<void>) | undefined,
   ) {
     this.ready = toReadyItems(source);
   }
@@ -255,7 +255,6 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
       while (!this.hasEnded) {
         const envelope = this.takeEnvelope(this.pending);
         if (envelope !== undefined) {
-          if (envelope.byteLength >= LARGE_MESSAGE_BYTES) await this.waitForTurn?.();
           const inspected = this.inspect(envelope);
           return {
             done: false,
@@ -296,10 +295,7 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
 
   /** @returns Undefined when {@link takeInspected} returns the envelope later. */
   private startInspection(envelope: Uint8Array): Uint8Array | undefined {
-    const isLarge = envelope.byteLength >= LARGE_MESSAGE_BYTES && this.waitForTurn !== undefined;
-    const inspected = isLarge
-      ? this.waitForTurn().then(() => this.inspect(envelope))
-      : this.inspect(envelope);
+    const inspected = this.inspect(envelope);
     if (inspected instanceof Uint8Array) return inspected;
     this.isInspecting = true;
     const end = (getResult: () => Uint8Array): void => {

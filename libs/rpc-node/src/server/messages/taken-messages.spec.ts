@@ -1,9 +1,7 @@
 import { once } from 'node:events';
 import * as http2 from 'node:http2';
-import { create, toBinary } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import {
-  AgentMessageSchema,
   CoordinatorService,
   forEachItem,
   toReadyItems,
@@ -13,19 +11,10 @@ import {
 import type { RpcLimits } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
+import { LoopIterations, encodeHello } from '../testing/session-messages.js';
 import { LARGE_MESSAGE_BYTES } from './inspect-body.js';
 
 const open = serversOfTest(afterEach);
-
-const hello = (nodeId: string): Buffer =>
-  envelope(
-    Buffer.from(
-      toBinary(
-        AgentMessageSchema,
-        create(AgentMessageSchema, { message: { case: 'hello', value: { nodeId } } }),
-      ),
-    ),
-  );
 
 /** Opens a stream whose messages the server takes without a promise for each, but the first. */
 async function openStream(
@@ -60,7 +49,7 @@ async function openStream(
     te: 'trailers',
   });
   stream.on('error', () => undefined).resume();
-  stream.write(hello('first'));
+  stream.write(encodeHello('first'));
   const close = async (): Promise<void> => {
     if (!stream.closed) await once(stream, 'close');
     session.destroy();
@@ -84,7 +73,7 @@ describe('messages that a handler takes', () => {
           const nodeIds = sizes.map((size, index) => `${index}`.padEnd(size, 'x'));
           const seen: string[] = [];
           const { state, stream, close } = await openStream((nodeId) => seen.push(nodeId) > 0);
-          let rest = Buffer.concat(nodeIds.map(hello));
+          let rest = Buffer.concat(nodeIds.map(encodeHello));
           for (const [bytes, waits] of cuts) {
             stream.write(rest.subarray(0, bytes));
             rest = rest.subarray(bytes);
@@ -106,7 +95,7 @@ describe('messages that a handler takes', () => {
       body: envelope(Buffer.from([0xff, 0xff])),
       outcome: /not a valid cloudless.api.AgentMessage/,
     },
-    { name: 'an incomplete message', body: hello('a').subarray(0, 8), outcome: /incomplete/ },
+    { name: 'an incomplete message', body: encodeHello('a').subarray(0, 8), outcome: /incomplete/ },
     { name: 'unknown flags', body: Buffer.from([4, 0, 0, 0, 0]), outcome: /flags 00000100/ },
     {
       name: 'a message that is too large',
@@ -116,7 +105,7 @@ describe('messages that a handler takes', () => {
   ])('fail at $name, after the messages before', async ({ body, outcome }) => {
     const seen: string[] = [];
     const { state, stream, close } = await openStream((nodeId) => seen.push(nodeId) > 0);
-    stream.end(Buffer.concat([hello('a'), body]));
+    stream.end(Buffer.concat([encodeHello('a'), body]));
     await close();
     expect(seen).toEqual(['a']);
     expect(state.outcome).toMatch(outcome);
@@ -138,7 +127,7 @@ describe('messages that a handler takes', () => {
       seen.push(nodeId.length);
       return seen.length > 1 ? true : new Promise<void>((resolve) => (goOn = resolve));
     });
-    const piece = hello('x'.repeat(4_000));
+    const piece = encodeHello('x'.repeat(4_000));
     const pieces = 500;
     let written = 0;
     for (let count = 0; count < pieces; count += 1) stream.write(piece, () => (written += 1));
@@ -153,20 +142,15 @@ describe('messages that a handler takes', () => {
   });
 
   it('wait for their turn when they are large', async () => {
-    let iteration = 0;
-    const count = (): void => {
-      iteration += 1;
-      next = setImmediate(count);
-    };
-    let next = setImmediate(count);
+    const loop = new LoopIterations();
     const iterations: number[] = [];
-    const { stream, close } = await openStream(() => iterations.push(iteration) > 0, {
+    const { stream, close } = await openStream(() => iterations.push(loop.count) > 0, {
       largeMessagesPerIteration: 1,
     });
-    const large = hello('x'.repeat(LARGE_MESSAGE_BYTES));
+    const large = encodeHello('x'.repeat(LARGE_MESSAGE_BYTES));
     stream.end(Buffer.concat([large, large, large, large]));
     await close();
-    clearImmediate(next);
+    loop.stop();
     expect(new Set(iterations).size).toBe(4);
   });
 });
