@@ -32,6 +32,7 @@ export { createEngineStore } from './engine/engine-store.js';
 export type { EngineStoreOptions } from './engine/engine-store.js';
 export { StorageFault } from './engine/storage-fault.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
+export type { ChangeEntry } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './engine/history-window.js';
 export { MemoryStorage } from './memory/memory-storage.js';
 export type { HistoryLimits, HistorySegment } from './engine/history-window.js';

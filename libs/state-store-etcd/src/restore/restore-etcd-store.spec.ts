@@ -56,6 +56,22 @@ describeEtcd('a store in etcd that is restored from a snapshot', () => {
     });
   });
 
+  it('has the changed value of an entry that the caller changes', async () => {
+    const source = await createSource();
+    const options = { endpoints: cluster.endpoints, prefix: '/changed', allowForeignKeys: true };
+    const value = new TextEncoder().encode('changed');
+    await restoreEtcdStateStore({
+      ...options,
+      openChunks: () => exportSnapshot(source, CLUSTER),
+      changeEntry: (entry) => (entry.key === '/kind/2-7' ? { ...entry, value } : entry),
+    });
+    const store = await openEtcdStateStore(options);
+    const { entries } = await store.range({ prefix: '/kind/2-' });
+    const changed = entries.filter((entry) => entry.value.byteLength === value.byteLength);
+    expect(changed.map(({ key }) => key)).toEqual(['/kind/2-7']);
+    await store.close();
+  });
+
   it('is not created from a damaged snapshot', async () => {
     const source = await createSource();
     const options = { endpoints: cluster.endpoints, prefix: '/damaged', allowForeignKeys: true };

@@ -5,6 +5,7 @@ import {
   MAX_TXN_OPERATIONS,
   readSnapshot,
   verifySnapshot,
+  type ChangeEntry,
   type SnapshotSummary,
   type StoreEntry,
 } from '@cloudless/state-store';
@@ -22,6 +23,8 @@ export interface EtcdRestoreOptions extends Pick<
 > {
   /** Starts reading a snapshot from `exportSnapshot`. Called twice: to verify, and to restore. */
   readonly openChunks: () => AsyncIterable<Uint8Array>;
+  /** Returns what to keep for an entry of the snapshot. Default: the entry. */
+  readonly changeEntry?: ChangeEntry;
 }
 
 /** Attempts at one transaction of a restore. Each may last for {@link WRITE}. */
@@ -46,7 +49,7 @@ export async function restoreEtcdStateStore(options: EtcdRestoreOptions): Promis
     if (options.allowForeignKeys !== true) await requireNoForeignKeys(client, keys, prefix);
     const created = await createStoreRecord(client, keys, { base, isComplete: false });
     if (created === undefined) throw createInUseError(prefix);
-    const summary = await putEntries(client, keys, created.createRevision, openChunks());
+    const summary = await putEntries(client, keys, created.createRevision, options);
     await completeStoreRecord(client, keys, { base, since: created.createRevision });
     return summary;
   } finally {
@@ -72,9 +75,9 @@ async function putEntries(
   client: EtcdClient,
   keys: KeySpace,
   recordRevision: bigint,
-  chunks: AsyncIterable<Uint8Array>,
+  { openChunks, changeEntry = (entry) => entry }: EtcdRestoreOptions,
 ): Promise<SnapshotSummary> {
-  const entries = readSnapshot(chunks);
+  const entries = readSnapshot(openChunks());
   let group: StoreEntry[] = [];
   let bytes = 0;
   const flush = async (): Promise<void> => {
@@ -88,9 +91,10 @@ async function putEntries(
       await flush();
       return next.value;
     }
-    const size = next.value.key.length + next.value.value.byteLength;
+    const entry = changeEntry(next.value);
+    const size = entry.key.length + entry.value.byteLength;
     if (group.length === MAX_TXN_OPERATIONS || bytes + size > MAX_TXN_BYTES) await flush();
-    group.push(next.value);
+    group.push(entry);
     bytes += size;
   }
 }

@@ -1,7 +1,12 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
-import { HistoryWindow, importSnapshot, type SnapshotSummary } from '@cloudless/state-store';
+import {
+  HistoryWindow,
+  importSnapshot,
+  type ChangeEntry,
+  type SnapshotSummary,
+} from '@cloudless/state-store';
 import { isOutOfSpace, diskFullError } from '../engine/lmdb-errors.js';
 import { LmdbStorage } from '../engine/lmdb-storage.js';
 import { createDataFile, DATA_FILE, DRAFT_FILES } from './create-data-file.js';
@@ -15,6 +20,8 @@ export interface LmdbRestoreOptions {
   readonly directory: string;
   /** A snapshot from `exportSnapshot`. */
   readonly chunks: AsyncIterable<Uint8Array>;
+  /** Returns what to keep for an entry of the snapshot. Default: the entry. */
+  readonly changeEntry?: ChangeEntry;
 }
 
 /** Files that an interrupted restore may leave behind. */
@@ -32,6 +39,7 @@ const LEFTOVERS: ReadonlySet<string> = new Set([...DRAFT_FILES, HOLDER_FILE]);
 export async function restoreLmdbStateStore({
   directory,
   chunks,
+  changeEntry,
 }: LmdbRestoreOptions): Promise<SnapshotSummary> {
   await checkEmpty(directory);
   const prepared = await prepareDataDirectory(directory);
@@ -43,6 +51,7 @@ export async function restoreLmdbStateStore({
       importSnapshot(
         new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })),
         chunks,
+        changeEntry,
       ),
     );
   } catch (reason) {

@@ -11,16 +11,21 @@ const GROUP_BYTES = 1024 * 1024;
 /** Entries in one commit, to bound its time. */
 const GROUP_ENTRIES = 1_000;
 
+/** Returns the entry that a restore keeps, with the same key and revisions. */
+export type ChangeEntry = (entry: StoreEntry) => StoreEntry;
+
 /**
  * Fills an empty storage from a snapshot. Entries keep their revisions; the store continues at the
  * revision of the snapshot, without earlier history. Does not close the storage. After an exception
  * the storage is incomplete: discard it.
+ * @param changeEntry - Returns what to keep for an entry of the snapshot. Default: the entry.
  * @throws kind `precondition` when the storage is not empty or the snapshot is damaged; `exhausted`
  *   when the disk is full.
  */
 export async function importSnapshot(
   storage: Storage,
   chunks: AsyncIterable<Uint8Array>,
+  changeEntry: ChangeEntry = (entry) => entry,
 ): Promise<SnapshotSummary> {
   checkEmpty(storage);
   const entries = readSnapshot(chunks);
@@ -28,7 +33,8 @@ export async function importSnapshot(
     for (;;) {
       const { group, summary } = await readGroup(entries);
       await storage.write((writer) => {
-        for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
+        for (const entry of group)
+          writer.put({ ...changeEntry(entry), lease: undefined }, undefined);
         // 0 until the last group: no store reads the storage before the import is complete
         writer.setInitialRevision(summary?.revision ?? 0n);
       });
