@@ -15,7 +15,6 @@ import type { CoordinatorRole, RoleChange } from './leadership/leadership.js';
 import { MutableTerm, type LeadershipTerm } from './leadership/leadership-term.js';
 import {
   RestoredStateError,
-  describeRestoredState,
   type AgentOrderState,
   type OrderState,
 } from './leadership/restored-state.js';
@@ -151,8 +150,9 @@ export class ClusterState {
 
   /**
    * Set when agents hold epochs or order revisions that this store has never issued: the store was
-   * rolled back, for example from a backup. Commits of decisions are then refused. Undefined while
-   * no agent has reported such orders, and after an operator accepted the state.
+   * rolled back, for example from a backup. Also set after a restore that left its mark, with an
+   * empty node id. Commits of decisions are then refused. Undefined without both, and after an
+   * operator accepted the state.
    */
   get storeRolledBack(): RestoredState | undefined {
     return this.core.restoredState.storeRolledBack;
@@ -160,8 +160,7 @@ export class ClusterState {
 
   /** The text of {@link storeRolledBack} for operators; undefined when that property is. */
   get storeRolledBackReason(): string | undefined {
-    const { storeRolledBack } = this;
-    return storeRolledBack === undefined ? undefined : describeRestoredState(storeRolledBack, this);
+    return this.core.restoredState.reason;
   }
 
   /** The newest order revision that an agent can hold now. */
@@ -219,8 +218,8 @@ export class ClusterState {
    *   back.
    */
   async commit(transaction: Transaction): Promise<Revision> {
-    const { storeRolledBack } = this;
-    if (storeRolledBack !== undefined) throw new RestoredStateError(storeRolledBack, this);
+    const { storeRolledBackReason } = this;
+    if (storeRolledBackReason !== undefined) throw new RestoredStateError(storeRolledBackReason);
     return this.commitObserved(transaction);
   }
 

@@ -32,6 +32,7 @@ export {
   toVersionKeyId,
 } from './records/records.js';
 export type { RecordKind, RecordOf } from './records/records.js';
+export { markRestored } from './records/mark-restored.js';
 export { readClusterLayout } from './records/cluster-layout.js';
 export type { ClusterLayout } from './records/cluster-layout.js';
 export { Transaction } from './transaction/transaction.js';

@@ -2,7 +2,8 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { definedFields } from '@cloudless/base';
-import { createCoordinatorClient, type Workload } from '@cloudless/api';
+import { createAdminClient, createCoordinatorClient, type Workload } from '@cloudless/api';
+import { markRestored } from '@cloudless/cluster-state';
 import type { StateStore, StoreEntry } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/app-kit';
@@ -106,7 +107,8 @@ describe('backup of a cluster', () => {
       stdout: expect.stringContaining(`revision ${summary.revision} of cluster`) as string,
     });
     const expected = await readContent(join(directory, 'coordinator'), BigInt(summary.revision));
-    expect(await readContent(restored)).toEqual(expected);
+    // The restore marks the record of the cluster, so that nothing is decided before an acceptance.
+    expect(await readContent(restored)).toEqual(expected.map(markRestored));
     expect(expected).toHaveLength(summary.entries);
 
     // A coordinator on the restored directory shows the workloads of that revision.
@@ -118,7 +120,8 @@ describe('backup of a cluster', () => {
     try {
       const { url, clusterId } = await coordinator.waitForLog('coordinator ready');
       expect(clusterId).toBe(summary.clusterId);
-      const restoredClient = createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) }));
+      const transport = createGrpcTransport({ baseUrl: String(url) });
+      const restoredClient = createCoordinatorClient(transport);
       for (const [index, { acknowledged }] of writers.entries()) {
         const { generation, spec } = await restoredClient.getWorkload({
           name: WRITERS[index] ?? '',
@@ -135,6 +138,10 @@ describe('backup of a cluster', () => {
       expect(listReplicas(await restoredClient.getWorkload({ name: 'web' }))).toEqual(
         listReplicas(web),
       );
+      await expect(restoredClient.scaleWorkload({ name: 'idle-7', replicas: 1 })).rejects.toThrow(
+        'the store was restored from a backup',
+      );
+      await createAdminClient(transport).acceptRestoredState({});
       await restoredClient.scaleWorkload({ name: 'idle-7', replicas: 0 });
     } finally {
       await coordinator.kill('SIGTERM');

@@ -3,10 +3,18 @@ import { Event_Category as Category, Event_Severity as Severity } from '@cloudle
 import { NodeRecordSchema } from '@cloudless/api/store';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import {
+  MemoryStorage,
+  createEngineStore,
+  createMemoryStateStore,
+  exportSnapshot,
+  importSnapshot,
+  type StateStore,
+} from '@cloudless/state-store';
 import {
   LeadershipLostError,
   RestoredStateError,
+  markRestored,
   openClusterState,
   type ClusterState,
 } from '../index.js';
@@ -108,6 +116,59 @@ describe('a store that was rolled back', () => {
     await expect(older.acceptRestoredState()).rejects.toThrow(LeadershipLostError);
     expect(newer.storeRolledBack).toBeUndefined();
     await Promise.all([older.close(), newer.close()]);
+  });
+});
+
+describe('a store that was restored from a backup', () => {
+  /** Restores a backup of a new cluster into another store. */
+  async function restore(): Promise<StateStore> {
+    const store = aStore();
+    const state = await open(store);
+    const storage = new MemoryStorage(1_000);
+    const chunks = exportSnapshot(store, { clusterId: state.clusterId, schemaVersion: 1 });
+    await importSnapshot(storage, chunks, markRestored);
+    await state.close();
+    return createEngineStore({ storage, clock: new ManualClock(), historyLimit: 1_000 });
+  }
+
+  it('refuses decisions before any node has connected, also with the next leader, and says why once', async () => {
+    const store = await restore();
+    for (const holder of ['one', 'two']) {
+      const state = await open(store, holder);
+      await settle();
+      await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(
+        /^the store was restored from a backup; nothing is started, stopped or changed until .* run: cloudlessctl admin accept-restored-state$/,
+      );
+      await state.commitObserved(aNode(state, 'seen'));
+      expect(systemEvents(state)).toMatchObject([
+        { severity: Severity.WARNING, reason: 'RestoredStateWaits' },
+      ]);
+      await state.close();
+    }
+  });
+
+  it('commits decisions once an operator accepts it', async () => {
+    const store = await restore();
+    const state = await open(store);
+    expect(await state.acceptRestoredState()).toBeDefined();
+    expect(state.storeRolledBack).toBeUndefined();
+    await state.commit(aNode(state, 'decided'));
+    await state.close();
+    const next = await open(store);
+    expect(next.storeRolledBackReason).toBeUndefined();
+    await next.close();
+  });
+
+  it('names the node that proves a newer state, and keeps this proof in its own backup', async () => {
+    const store = await restore();
+    const state = await open(store);
+    state.reportNewerState({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
+    await settle();
+    expect(state.storeRolledBackReason).toContain('node "node-1" holds orders');
+    expect(systemEvents(state).map(({ reason }) => reason)).toContain('StoreWentBackInTime');
+    const entry = (await store.get('/meta/cluster'))!;
+    expect(markRestored(entry)).toBe(entry);
+    await state.close();
   });
 });
 

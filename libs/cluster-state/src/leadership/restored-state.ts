@@ -37,11 +37,31 @@ export interface OrderState {
   readonly orderRevision: bigint;
 }
 
-/** The store was rolled back: no decision may be committed until an operator accepts the state. */
+/**
+ * The store was rolled back, or restored from a backup: no decision may be committed until an
+ * operator accepts the state.
+ */
 export class RestoredStateError extends CloudlessError {
-  constructor(restored: RestoredState, current: OrderState) {
-    super('STORE_ROLLED_BACK', describeRestoredState(restored, current));
+  /** @param reason - The text of {@link RestoredStateTracker.reason}. */
+  constructor(reason: string) {
+    super('STORE_ROLLED_BACK', reason);
   }
+}
+
+/**
+ * True for the mark that a restore leaves, without a proof: no agent has reported a newer
+ * order yet.
+ */
+function isRestoreMark({ nodeId }: RestoredState): boolean {
+  return nodeId === '';
+}
+
+/** The text for operators about the mark of a restore: the consequence, and the command to run. */
+function describeRestoreMark(): string {
+  return (
+    'the store was restored from a backup; nothing is started, stopped or changed until an operator accepts this state; when the ' +
+    `nodes are connected, run: ${ACCEPT_COMMAND}`
+  );
 }
 
 /**
@@ -110,9 +130,21 @@ export class RestoredStateTracker {
 
   constructor(private readonly deps: RestoredStateDeps) {}
 
-  /** The proof that the store was rolled back; undefined without one, or after the acceptance. */
+  /**
+   * The proof that the store was rolled back, or the mark of a restore; undefined without both, or
+   * after the acceptance.
+   */
   get storeRolledBack(): RestoredState | undefined {
     return this.reported ?? this.clusterRecord?.value.restored;
+  }
+
+  /** The text of {@link storeRolledBack} for operators; undefined when that property is. */
+  get reason(): string | undefined {
+    const { storeRolledBack } = this;
+    if (storeRolledBack === undefined) return undefined;
+    if (!isRestoreMark(storeRolledBack))
+      return describeRestoredState(storeRolledBack, this.currentState);
+    return describeRestoreMark();
   }
 
   /** The newest order revision that an agent can hold now. */
@@ -142,7 +174,8 @@ export class RestoredStateTracker {
   /** Records that an agent holds an epoch or order revision that this store has never issued. */
   reportNewerState(held: AgentOrderState): void {
     const { clock, log } = this.deps;
-    const before = this.storeRolledBack;
+    const known = this.storeRolledBack;
+    const before = known === undefined || isRestoreMark(known) ? undefined : known;
     if (
       before !== undefined &&
       held.epoch <= before.highestEpoch &&
@@ -187,6 +220,8 @@ export class RestoredStateTracker {
   beginTerm(): void {
     this.reported = undefined;
     this.acceptingEpoch = undefined;
+    const restored = this.clusterRecord?.value.restored;
+    if (restored !== undefined && isRestoreMark(restored)) void this.reportRestore();
   }
 
   /**
@@ -257,11 +292,37 @@ export class RestoredStateTracker {
     }
   }
 
+  /** Reports the mark of a restore in the log, and once as an event. */
+  private async reportRestore(): Promise<void> {
+    const { log, clock } = this.deps;
+    log.warn('the store was restored from a backup', { reason: describeRestoreMark() });
+    try {
+      await this.retryOnConflict(async () => {
+        const { clusterRecord } = this;
+        const restored = clusterRecord?.value.restored;
+        if (clusterRecord === undefined || restored === undefined) return;
+        if (!isRestoreMark(restored) || restored.noticedAt !== undefined) return;
+        const noticed = clone(RestoredStateSchema, restored);
+        noticed.noticedAt = timestampFromMs(clock.wallTime());
+        const transaction = this.putCluster(clusterRecord, { restored: noticed }).event({
+          severity: Severity.WARNING,
+          category: Category.SYSTEM,
+          reason: 'RestoredStateWaits',
+          message: describeRestoreMark(),
+        });
+        await this.deps.commitObserved(transaction);
+      });
+    } catch (reason) {
+      log.error('restore could not be reported', errorFields(reason));
+    }
+  }
+
   private async persistOnce(restored: RestoredState): Promise<void> {
     const { clusterRecord } = this;
     if (clusterRecord === undefined || this.reported === undefined) return;
     const transaction = this.putCluster(clusterRecord, { restored });
-    if (clusterRecord.value.restored === undefined) {
+    const { restored: recorded } = clusterRecord.value;
+    if (recorded === undefined || isRestoreMark(recorded)) {
       transaction.event({
         severity: Severity.ERROR,
         category: Category.SYSTEM,

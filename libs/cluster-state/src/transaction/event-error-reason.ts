@@ -15,6 +15,7 @@ const ERROR_REASONS: Readonly<Record<string, ErrorReason>> = {
   ReplicaFailed: ErrorReason.REPLICA_FAILED,
   ReplicasLost: ErrorReason.NODE_LOST,
   ReplicasUnplaced: ErrorReason.NO_CAPACITY,
+  RestoredStateWaits: ErrorReason.STORE_ROLLED_BACK,
   RolloutFailed: ErrorReason.ROLLOUT_FAILED,
   StoreWentBackInTime: ErrorReason.STORE_ROLLED_BACK,
 };

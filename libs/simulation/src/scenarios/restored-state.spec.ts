@@ -4,6 +4,7 @@ import {
   Event_Severity as Severity,
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
+import { markRestored } from '@cloudless/cluster-state';
 import {
   MemoryStorage,
   createEngineStore,
@@ -14,12 +15,19 @@ import {
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 import type { TestCluster } from '../test-cluster/test-cluster.js';
 
-/** Copies the store as a backup does: its current content, without later changes. */
-async function copyOf(cluster: TestCluster): Promise<StateStore> {
+/**
+ * Copies the store as a backup does: its current content, without later changes.
+ * @param changeEntry - `markRestored` for the copy that a restore makes. Default: a plain copy.
+ */
+async function copyOf(
+  cluster: TestCluster,
+  changeEntry?: typeof markRestored,
+): Promise<StateStore> {
   const storage = new MemoryStorage(1_000);
   await importSnapshot(
     storage,
     exportSnapshot(cluster.store, { clusterId: cluster.state.clusterId, schemaVersion: 1 }),
+    changeEntry,
   );
   return createEngineStore({ storage, clock: cluster.clock, historyLimit: 1_000 });
 }
@@ -207,6 +215,34 @@ describe('restored older store', () => {
     expect(cluster.state.storeRolledBack).toBeUndefined();
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
     expect(Object.values(runningOn(cluster)).flat()).toHaveLength(3);
+  });
+});
+
+describe('a store that a restore has marked', () => {
+  it('starts no replica on the word of the first node, while another node runs its successor', async () => {
+    const cluster = await startCluster(2);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(1_000);
+    const [replica] = (await readWeb(cluster)).status!.replicas;
+    const copy = await copyOf(cluster, markRestored);
+    const first = replica!.nodeId;
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: first }));
+    await cluster.advance(20_000);
+    const before = runningOn(cluster);
+    expect(Object.values(before).flat()).toHaveLength(1);
+    expect(before[first]).toEqual([]);
+    await restoreStore(cluster, copy);
+    await cluster.reconnect(first);
+    await cluster.advance(20_000);
+    expect(runningOn(cluster)).toEqual(before);
+    await reconnectAll(cluster);
+    await cluster.advance(1_000);
+    expect(cluster.state.storeRolledBack?.nodeId).not.toBe('');
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
+    await cluster.advance(20_000);
+    const running = Object.values(runningOn(cluster)).flat();
+    expect(running).toHaveLength(1);
+    expect(Object.values(before).flat()).not.toContain(running[0]);
   });
 });
 

@@ -144,6 +144,9 @@ async function verifyBackup(invocation: LocalInvocation): Promise<void> {
   );
 }
 
+const ACCEPTANCE_HINT =
+  'the coordinator decides nothing until the state is accepted; when all nodes are connected, run: cloudlessctl admin accept-restored-state';
+
 async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');
   const directory = getTextOption(invocation, 'dataDir');
@@ -153,29 +156,32 @@ async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const etcd = isToEtcd ? await readEtcdFlags(invocation) : undefined;
   // Verifies the whole backup first, so that a damaged backup creates nothing.
   await withExitCode(() => verifySnapshot(readChunks(file)), file);
+  const { markRestored: changeEntry } = await import('@cloudless/cluster-state');
   if (directory !== undefined) {
     // Loaded on use, because the library contains native code.
     const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
     const summary = await withExitCode(() =>
-      restoreLmdbStateStore({ directory, chunks: readChunks(file) }).catch(describeMissingPackage),
+      restoreLmdbStateStore({ directory, chunks: readChunks(file), changeEntry }).catch(
+        describeMissingPackage,
+      ),
     );
     return printSummary(
       invocation.session,
       file,
       summary,
-      `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
+      `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}\n${ACCEPTANCE_HINT}`,
     );
   }
   if (etcd === undefined) return;
   const { restoreEtcdStateStore } = await import('@cloudless/state-store-etcd');
   const summary = await withExitCode(() =>
-    restoreEtcdStateStore({ ...etcd, openChunks: () => readChunks(file) }),
+    restoreEtcdStateStore({ ...etcd, openChunks: () => readChunks(file), changeEntry }),
   );
   await printSummary(
     invocation.session,
     file,
     summary,
-    `etcd ${etcd.prefix}: restored ${describeBackup(summary)}\nstart coordinators with: cloudless-coordinator --state etcd`,
+    `etcd ${etcd.prefix}: restored ${describeBackup(summary)}\nstart coordinators with: cloudless-coordinator --state etcd\n${ACCEPTANCE_HINT}`,
   );
 }
 

@@ -75,7 +75,8 @@ export type ClusterRecord = Message<"cloudless.store.ClusterRecord"> & {
 
   /**
    * Evidence that the store went back in time: agents have newer orders than this store ever gave.
-   * Absent: there is none, or an operator has accepted the state.
+   * Without a node: the mark of a restore, which nobody has accepted yet. Absent:
+   * there is neither, or an operator has accepted the state.
    *
    * @generated from field: cloudless.store.RestoredState restored = 5;
    */
@@ -90,13 +91,14 @@ export const ClusterRecordSchema: GenMessage<ClusterRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 0);
 
 /**
- * The agent's report that proved that the store went back in time.
+ * The agent's report that proved that the store went back in time, or the mark of a restore.
  *
  * @generated from message cloudless.store.RestoredState
  */
 export type RestoredState = Message<"cloudless.store.RestoredState"> & {
   /**
-   * The first node whose agent reported a newer state.
+   * The first node whose agent reported a newer state. Empty: the state was restored from a backup,
+   * and no agent has reported a newer state.
    *
    * @generated from field: string node_id = 1;
    */
@@ -117,7 +119,7 @@ export type RestoredState = Message<"cloudless.store.RestoredState"> & {
   highestOrderRevision: bigint;
 
   /**
-   * Time of the first such report.
+   * Time of the first such report; without a node, of the first leadership on the restored state.
    *
    * @generated from field: google.protobuf.Timestamp noticed_at = 4;
    */
