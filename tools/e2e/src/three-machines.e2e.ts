@@ -171,6 +171,7 @@ const title = 'coordinator and agents on three machines';
         const nodes = await ctl('node list --no-headers');
         return agents.every(({ name }) => new RegExp(`^${name} +Ready`, 'm').test(nodes));
       });
+      await ctl('admin accept-restored-state');
       const after = await readWorkload();
       expect(after.replicas.map(({ id }) => id).sort()).toEqual(before.map(({ id }) => id).sort());
       expect(after.replicas.filter(({ restarts = 0 }) => restarts > 0)).toEqual([]);

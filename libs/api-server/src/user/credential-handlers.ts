@@ -198,7 +198,8 @@ export class CredentialHandlers {
         addCredential(transaction, view, record, nowMs);
         transaction.require('credential', used.id, view.credential(used.id) ?? 'absent');
       }
-      await entry.commit(transaction);
+      // Also while a restored state waits: the operator who accepts the state has to log in first.
+      await entry.commit(transaction, 'commitObserved');
       if (used.serial !== undefined)
         this.deps.replaceCredential?.(caller, { ...chain, publicKeySha256 });
       return create(IssueUserCertificateResponseSchema, {

@@ -294,6 +294,15 @@ describe('client certificates of users', () => {
     };
   }
 
+  it('issues a certificate while a restored state waits, so that an operator can accept the state', async () => {
+    const token = await identity.putUser(bed, 'ada', [at('admin')]);
+    bed.state.reportNewerState({ nodeId: 'node-1', epoch: 99n, orderRevision: 0n });
+    const { response } = await login(token);
+    const chainDer = decodeCertificates(response.certificateChain, 'chain');
+    const admin = createCertificateClient(bed, AdminService, 'desktop', { chainDer });
+    expect(await admin.acceptRestoredState({})).toMatchObject({ accepted: true });
+  });
+
   it('issues a certificate for a bearer token, which ends with the token', async () => {
     const token = await identity.putUser(bed, 'ada', [], 3 * DAY_MS);
     const { response, client } = await login(token);
