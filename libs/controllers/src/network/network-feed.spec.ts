@@ -131,6 +131,37 @@ describe('NetworkFeed', () => {
     expect(mirror.revision).toBe(bed.state.view().revision);
   });
 
+  it('sends nothing while a state that went back in time waits, and the present after its acceptance', async () => {
+    await createWeb(2);
+    await putService('web');
+    const early = await follow();
+    bed.state.reportNewerState({ nodeId: 'node-1', epoch: 99n, orderRevision: 0n });
+    await bed.changeReplica('web-1', { ready: false });
+    await bed.changeReplica('web-2', { ready: false });
+    const late = await follow();
+    await bed.advance(60_000);
+    expect(early.ready).toHaveLength(2);
+    expect(late.services.size).toBe(1); // what was known before
+    expect(late.ready).toHaveLength(2);
+    await bed.state.acceptRestoredState();
+    await bed.changeReplica('web-2', { ready: true });
+    await bed.advance(1_000);
+    expect(early.ready).toHaveLength(1);
+    expect(late.ready).toHaveLength(1);
+  });
+
+  it('starts with the acceptance when a restored state waits from the start', async () => {
+    await createWeb(2);
+    await putService('web');
+    bed.state.reportNewerState({ nodeId: 'node-1', epoch: 99n, orderRevision: 0n });
+    const mirror = await follow();
+    await bed.advance(60_000);
+    expect(mirror.services.size).toBe(0);
+    await bed.state.acceptRestoredState();
+    await bed.advance(1_000);
+    expect(mirror.ready).toHaveLength(2);
+  });
+
   it('derives and sends only what a change concerns', async () => {
     await createWeb(90);
     await putService('web');

@@ -27,7 +27,7 @@ import { encodeChanges, encodeEntries, encodeStart, toIncomplete } from './updat
 import { UpdateLog } from './update-log.js';
 
 export interface NetworkFeedDeps {
-  readonly state: Pick<ClusterState, 'view' | 'subscribe'>;
+  readonly state: Pick<ClusterState, 'view' | 'subscribe' | 'storeRolledBack'>;
   readonly nodes: Pick<NodeDirectory, 'status' | 'subscribe'>;
   /** Receives the traffic that proxies count. Default: dropped. */
   readonly traffic?: Pick<TrafficWindow, 'open'>;
@@ -108,12 +108,20 @@ const MIN_INTERVAL_MS = 20;
  * most about half of a processor: each takes about 50 µs.
  */
 const INTERVAL_MS_PER_READER = 0.1;
+/**
+ * Time between two looks whether a state that went back in time has been accepted. Endpoints must be
+ * right within 5 s after the acceptance.
+ */
+const ACCEPTANCE_POLL_MS = 500;
 const LOG_BYTES = 16 * 1024 * 1024;
 const FEED_ID_BYTES = 8;
 
 /**
  * Feeds the network proxies of all nodes from the records of the cluster. Starts with the first
  * reader, so a cluster without proxies has no cost. Every update is encoded once.
+ *
+ * Sends nothing while a state that went back in time waits for its acceptance: the proxies know
+ * newer endpoints than the records, and go on with them.
  */
 export class NetworkFeed {
   private readonly readers = new Set<Reader>();
@@ -323,6 +331,10 @@ export class NetworkFeed {
     const { model } = this;
     this.timer = undefined;
     if (model === undefined || this.closed) return;
+    if (this.deps.state.storeRolledBack !== undefined) {
+      this.timer = this.deps.clock.setTimer(ACCEPTANCE_POLL_MS, () => this.flush());
+      return;
+    }
     model.update(SLICE_ENTRIES);
     if (model.isBehind) {
       this.timer = this.deps.clock.setTimer(0, () => this.flush());
