@@ -29,6 +29,7 @@ import {
 } from './orders.js';
 import { OrphanTracker } from './orphan-tracker.js';
 import { SessionOutbox } from './session-outbox.js';
+import type { UnknownReplicas } from './unknown-replicas.js';
 
 /**
  * Interval of {@link AgentSession.resendOrders}, and shortest time after which an order is sent
@@ -46,6 +47,8 @@ export interface AgentSessionDeps extends Pick<
    * sent meanwhile has not been read yet.
    */
   readonly runningTimeMs: () => number;
+  /** The running orphans of all sessions. */
+  readonly unknownReplicas: UnknownReplicas;
 }
 
 /** Input of a new session: the first message of the agent, and the caller. */
@@ -73,8 +76,7 @@ export class AgentSession {
   inventory: Map<string, ReplicaReport> | undefined = new Map();
   /** Number of the session in `NodeLiveness`; undefined until the inventory is written. */
   number: number | undefined;
-  /** True once the session has ended, also because the node has a newer one. */
-  hasEnded = false;
+  private isEnded = false;
   /** Revision of the newest order that the agent has acknowledged, by replica id. */
   private readonly acknowledged = new Map<string, bigint>();
   private readonly openOrders: OpenOrders;
@@ -108,6 +110,17 @@ export class AgentSession {
    */
   get admitted(): boolean {
     return this.isAdmitted;
+  }
+
+  /** True once the session has ended, also because the node has a newer one. */
+  get hasEnded(): boolean {
+    return this.isEnded;
+  }
+
+  /** Ends the session: its orphans are unknown until the agent connects again. */
+  end(): void {
+    this.isEnded = true;
+    this.orphans?.clear();
   }
 
   /** True while {@link resendOrders} may have something to send, now or later. */
@@ -293,6 +306,10 @@ export class AgentSession {
   }
 
   private sendOrder(order: Order): void {
+    const { runningTimeMs, unknownReplicas } = this.deps;
+    // An order that has to wait is due at each resend.
+    if (unknownReplicas.delays(order))
+      return this.openOrders.track(order.replicaId, runningTimeMs());
     this.openOrders.recordTrackedSent(order, this.deps.runningTimeMs());
     this.pushOrder(order);
   }

@@ -8,6 +8,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from '../ports.js';
 import { createOrphanOrder } from './orders.js';
+import type { UnknownReplica, UnknownReplicas } from './unknown-replicas.js';
 
 interface Orphan {
   /** The newest report of the agent about the replica. */
@@ -29,7 +30,9 @@ export class OrphanTracker {
    * @param send - Sends an order to the agent.
    */
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'clock'>,
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'clock'> & {
+      readonly unknownReplicas: UnknownReplicas;
+    },
     private readonly nodeId: string,
     private readonly repeatMs: number,
     private readonly send: (order: Order) => void,
@@ -43,13 +46,21 @@ export class OrphanTracker {
   /** Handles a report about an orphan, and sends the order for it. */
   handleReport(report: ReplicaReport): void {
     const { replicaId } = report;
-    if (report.forgotten) this.orphans.delete(replicaId);
+    if (report.forgotten) this.remove(replicaId);
     else this.sendOrder({ ...this.orphans.get(replicaId), report });
   }
 
   /** Removes a replica, because it is no orphan any more. */
   remove(replicaId: string): void {
+    const orphan = this.orphans.get(replicaId);
+    if (orphan === undefined) return;
     this.orphans.delete(replicaId);
+    this.deps.unknownReplicas.remove(this.toUnknown(orphan));
+  }
+
+  /** Removes all replicas, because the session of the agent has ended. */
+  clear(): void {
+    for (const replicaId of [...this.orphans.keys()]) this.remove(replicaId);
   }
 
   /**
@@ -75,6 +86,8 @@ export class OrphanTracker {
     const { report, lastOrder } = orphan;
     const { replicaId } = report;
     this.orphans.set(replicaId, orphan);
+    const isRunning = report.phase <= Phase.STOPPING;
+    this.deps.unknownReplicas[isRunning ? 'add' : 'remove'](this.toUnknown(orphan));
     const newOrder = createOrphanOrder(this.deps, report);
     if (newOrder === undefined) return;
     const isRepeat =
@@ -94,5 +107,9 @@ export class OrphanTracker {
     }
     this.orphans.set(replicaId, { report, lastOrder: { order, atMs: clock.now() } });
     this.send(order);
+  }
+
+  private toUnknown({ report: { replicaId, workloadUid } }: Orphan): UnknownReplica {
+    return { nodeId: this.nodeId, replicaId, workloadUid };
   }
 }

@@ -241,6 +241,61 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toHaveLength(4);
   });
 
+  describe('with an unknown replica of a workload on node-1', () => {
+    const unknown = { replicaId: 'w-9', workloadUid: 'w', phase: Phase.RUNNING };
+    const stopAfter = { seconds: 4n };
+    const connect = async (
+      nodeId: string,
+      inventory: Parameters<ScriptedAgent['sendInventory']>,
+    ) => {
+      const agent = await bed.connectAgent(nodeId);
+      agent.sendInventory(...inventory);
+      await bed.settle();
+      return agent;
+    };
+
+    it('starts an EXCLUSIVE replica on node-2 only when the unknown one has ended', async () => {
+      await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
+      const holder = await connect('node-1', [[unknown]]);
+      const starter = await connect('node-2', []);
+      await bed.putReplica('w-1', { nodeId: 'node-2', stopAfter });
+      const orderRevision = orderRevisionOf(holder, 'w-9');
+      holder.sendReport({ ...unknown, phase: Phase.STOPPING, orderRevision });
+      await bed.clock.advance(60_000);
+      expect(starter.orders).toEqual([]);
+      expect(bed.problems.filter((text) => text.includes('waits for the end'))).toHaveLength(2);
+      holder.sendReport({ ...unknown, phase: Phase.STOPPED, orderRevision });
+      await bed.clock.advance(1_000);
+      expect(starter.orders).toEqual(['start w-0', 'start w-1']);
+    });
+
+    it('starts the replica when the agent of node-1 has disconnected', async () => {
+      await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
+      const holder = await connect('node-1', [[unknown]]);
+      const starter = await connect('node-2', []);
+      holder.disconnect();
+      await bed.clock.advance(1_000);
+      expect(starter.orders).toEqual(['start w-0']);
+    });
+
+    it.each([
+      { name: 'a replica that is not EXCLUSIVE', id: 'w-0', fields: {}, order: 'start w-0' },
+      { name: 'another workload', id: 'x-0', fields: { stopAfter }, order: 'start x-0' },
+      {
+        name: 'a stop order',
+        id: 'w-0',
+        fields: { stopAfter, desiredRunning: false },
+        order: 'stop w-0',
+      },
+    ])('does not delay $name', async ({ id, fields, order }) => {
+      await connect('node-1', [[unknown]]);
+      const starter = await connect('node-2', []);
+      await bed.putReplica(id, { nodeId: 'node-2', ...fields });
+      await bed.settle();
+      expect(starter.orders).toEqual([order]);
+    });
+  });
+
   it('drops messages of a session after a newer session of the node began', async () => {
     await bed.putReplica('w-0');
     const older = await bed.connectAgent('node-1');

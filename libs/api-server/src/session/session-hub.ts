@@ -42,6 +42,7 @@ import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 import { exposeSessionCount } from './session-count.js';
+import { UnknownReplicas } from './unknown-replicas.js';
 
 /**
  * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
@@ -68,8 +69,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
-    const { state, timings } = deps;
-    this.reconnectTimes = new CurrentReconnectTimes(state.view().nodeCount, timings.leaseMs);
+    const { nodeCount } = deps.state.view();
+    this.reconnectTimes = new CurrentReconnectTimes(nodeCount, deps.timings.leaseMs);
     this.unsubscribes = [
       exposeSessionCount(deps.meter, this.sessions),
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
@@ -79,7 +80,8 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     this.resends = new OrderResends(deps.clock, this.sessions, () =>
       this.renewals.send(this.sessions.values()),
     );
-    this.sessionDeps = { ...deps, runningTimeMs: () => this.resends.runningTimeMs() };
+    const runningTimeMs = (): number => this.resends.runningTimeMs();
+    this.sessionDeps = { ...deps, unknownReplicas: new UnknownReplicas(deps.log), runningTimeMs };
     this.resends.start();
   }
 
@@ -268,7 +270,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     session.outbox.close();
     if (session.number !== undefined) this.deps.nodes.endSession(nodeId, session.number);
     if (session.hasEnded) return;
-    session.hasEnded = true;
+    session.end();
     this.sessions.delete(nodeId);
     this.resends.remove(session);
     this.tunnelListener.onSessionEnded(nodeId);

@@ -156,7 +156,7 @@ async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const etcd = isToEtcd ? await readEtcdFlags(invocation) : undefined;
   // Verifies the whole backup first, so that a damaged backup creates nothing.
   await withExitCode(() => verifySnapshot(readChunks(file)), file);
-  const { markRestored: changeEntry } = await import('@cloudless/cluster-state');
+  const { markRestored: changeEntry } = await import('./restore-mark.js');
   if (directory !== undefined) {
     // Loaded on use, because the library contains native code.
     const { restoreLmdbStateStore } = await import('@cloudless/state-store-lmdb');
