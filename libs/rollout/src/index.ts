@@ -2,7 +2,12 @@ export { decideNextSteps } from './steps/next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './steps/next-steps.js';
 export { formatReplicaCount } from './steps/waiting.js';
 export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './steps/observed.js';
-export { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './steps/limits.js';
+export {
+  findImpossibleLimits,
+  resolveLimits,
+  stopsFirst,
+  validateVoluntaryStop,
+} from './steps/limits.js';
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './steps/limits.js';
 export { predictRollout } from './prediction/predict-rollout.js';
 export type {

@@ -9,7 +9,7 @@ import {
   type RolloutReplica,
 } from './index.js';
 import { anObserved, someReplicas } from './testing/builders.js';
-import { getMaxLive, countAvailable } from './testing/invariants.js';
+import { getMaxLive, countAvailable, permitsStopFirst } from './testing/invariants.js';
 import {
   arbEvent,
   arbObserved,
@@ -196,6 +196,41 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
     );
   });
 });
+
+describe.each(['rolling update', 'canary', 'recreate'] as const)(
+  'decideNextSteps, %s, with max_surge 0 and a minAvailable below the wanted count',
+  (kind) => {
+    it('never has more live replicas than wanted during drains, forced drains, updates and pauses, and completes', () => {
+      fc.assert(
+        fc.property(
+          arbObserved(kind),
+          fc.array(arbEvent.filter(keepsWantedCount), { maxLength: 100, size: 'max' }),
+          (observed, events) => {
+            const { want } = observed;
+            fc.pre(permitsStopFirst({ ...observed, maxSurge: 0 }));
+            const replicas = someReplicas(want, { version: observed.version });
+            const workload = new SimulatedWorkload({ ...observed, maxSurge: 0, replicas });
+            const checkLive = (): void =>
+              assert(workload.live.length <= want, `${workload.live.length} live of ${want}`);
+            for (const event of events) {
+              applyEvent(workload, event);
+              checkLive();
+            }
+            workload.update({ paused: false });
+            checkEnd(workload, runUntilSettled(workload));
+            checkLive();
+            steps += workload.steps;
+          },
+        ),
+        { numRuns: 1_000 },
+      );
+    });
+  },
+);
+
+/** Returns false for events that change the wanted count or make nodes lost, which may return. */
+const keepsWantedCount = ({ kind }: { readonly kind: number }): boolean =>
+  ![2, 3, 6, 7].includes(kind);
 
 /** Makes one replica available, or confirms one stop. */
 function progressOneReplica(workload: SimulatedWorkload, choice: number): void {

@@ -5,11 +5,13 @@ import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 import { createChooser } from '../steps/rolling-update.js';
 import {
   computeMoves,
+  createExtraTest,
   tallyReplicas,
   toCreateStep,
   type MoveInput,
   type MissingReplica,
   type ReplicaTally,
+  type ReplicaTest,
 } from '../steps/replica-tally.js';
 
 /** Records predicted steps. */
@@ -42,7 +44,8 @@ export function predictBatches(input: RolloutObserved, recorder: StepRecorder): 
   const observed = markMovingAsDraining(input);
   const { strategy } = observed;
   const updated = strategy?.kind === 'rollingUpdate' ? strategy.updated : undefined;
-  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated));
+  const allowsExtra = createExtraTest(observed);
+  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated), allowsExtra);
   const { missing, availableVictims } = tally;
   const counts = toMoveInput(tally);
   /** Indexes of the steps that create replicas. */
@@ -59,7 +62,7 @@ export function predictBatches(input: RolloutObserved, recorder: StepRecorder): 
     const stops = availableVictims.slice(stopped, stopped + availableStops);
     for (const { id } of stops) recorder.record({ kind: 'stopReplica', replicaId: id }, true);
     stopped += stops.length;
-    settleCounts(counts, creates, stops);
+    settleCounts(counts, creates, stops, allowsExtra);
     recorder.endDecision(counts.live);
   }
   return {
@@ -81,7 +84,7 @@ function toMoveInput(tally: ReplicaTally): Writable<MoveInput> {
   return {
     live: tally.live,
     available: tally.available,
-    draining: tally.draining,
+    extraLive: tally.extraLive,
     surplusAvailable: tally.surplusAvailable,
     drainingAvailable: tally.drainingAvailable,
     outdatedAvailable:
@@ -98,12 +101,13 @@ function settleCounts(
   counts: Writable<MoveInput>,
   creates: number,
   stops: readonly RolloutReplica[],
+  allowsExtra: ReplicaTest,
 ): void {
   counts.missing -= creates;
   counts.live += creates - stops.length;
   counts.available = counts.live;
-  for (const { draining } of stops) {
-    if (draining) counts.draining -= 1;
+  for (const replica of stops) {
+    if (allowsExtra(replica)) counts.extraLive -= 1;
     // The stops are in the order of `availableVictims`: surplus, draining, outdated.
     if (counts.surplusAvailable > 0) counts.surplusAvailable -= 1;
     else if (counts.drainingAvailable > 0) counts.drainingAvailable -= 1;

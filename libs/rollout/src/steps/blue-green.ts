@@ -34,13 +34,13 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
   if (sets.complete && strategy.maySwitch)
     return { kind: 'steps', steps: [{ kind: 'switchVersion', version: observed.version }] };
   const { want } = observed;
-  const { live, draining } = sets;
+  const { live, extraLive } = sets;
   // The maximum of live replicas covers both sets.
   const activeActions = decideActions(
     { ...observed, maxSurge: want },
-    { ...sets.active, live, draining },
+    { ...sets.active, live, extraLive },
   );
-  const room = 2 * want + draining - live - activeActions.creates.length;
+  const room = 2 * want + extraLive - live - activeActions.creates.length;
   const creates = sets.missing.length <= room ? sets.missing : [];
   const steps = toSteps({
     creates: [...activeActions.creates, ...creates],
@@ -53,7 +53,8 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
 /** The replicas of a blue/green rollout, counted by set. */
 interface SetStatus {
   readonly live: number;
-  readonly draining: number;
+  /** Number of live draining replicas: each allows one more live replica. */
+  readonly extraLive: number;
   /** Unconfirmed stops of any version. */
   readonly leaving: number;
   readonly active: ReplicaTally;
@@ -90,7 +91,7 @@ function assessSets(observed: RolloutObserved, strategy: BlueGreen): SetStatus {
   const live = countWhere(observed.replicas, (replica) => !replica.lost);
   return {
     live,
-    draining: countWhere(observed.replicas, (replica) => !replica.lost && replica.draining),
+    extraLive: countWhere(observed.replicas, (replica) => !replica.lost && replica.draining),
     leaving: countWhere(
       observed.replicas,
       (replica) => !replica.lost && replica.desired === 'stopped',

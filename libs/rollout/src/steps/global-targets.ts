@@ -12,10 +12,12 @@ import {
  * the outdated replica when the maximum of live replicas allows it, else after its stop. Outdated
  * replicas that already have a replacement on their node stop first, so that no node is without a
  * replica.
+ * @param replicas - All replicas: nodes where none of them is live come first.
  */
 export function chooseGlobalTargets(
   globalTargets: readonly string[],
   version: number,
+  replicas: readonly RolloutReplica[],
 ): ChooseReplicas {
   return (candidates) => {
     const targets = groupByTarget(globalTargets, candidates);
@@ -44,7 +46,10 @@ export function chooseGlobalTargets(
     return {
       surplus: [],
       outdated: outdatedTargets.flatMap(({ outdated }) => outdated),
-      missing: [...unservedNodeIds.sort(), ...servedNodeIds].map((nodeId) => ({ version, nodeId })),
+      missing: [...sortEmptyFirst(unservedNodeIds, replicas), ...servedNodeIds].map((nodeId) => ({
+        version,
+        nodeId,
+      })),
     };
   };
 }
@@ -89,10 +94,14 @@ function toOutdatedTarget({ nodeId, replicas }: GlobalTarget, version: number): 
 const compareStopOrder = (a: OutdatedTarget, b: OutdatedTarget): number =>
   a.successor - b.successor || b.oldestServing - a.oldestServing || (a.nodeId < b.nodeId ? -1 : 1);
 
-/** Keeps one replica of any version on each target node, while the rollout is paused. */
+/**
+ * Keeps one replica of any version on each target node, while the rollout is paused.
+ * @param replicas - All replicas: nodes where none of them is live come first.
+ */
 export function choosePausedGlobalTargets(
   globalTargets: readonly string[],
   baseVersion: number,
+  replicas: readonly RolloutReplica[],
 ): ChooseReplicas {
   return (candidates) => {
     const emptyNodeIds = groupByTarget(globalTargets, candidates).flatMap(({ nodeId, replicas }) =>
@@ -101,9 +110,26 @@ export function choosePausedGlobalTargets(
     return {
       surplus: [],
       outdated: [],
-      missing: emptyNodeIds.sort().map((nodeId) => ({ version: baseVersion, nodeId })),
+      missing: sortEmptyFirst(emptyNodeIds, replicas).map((nodeId) => ({
+        version: baseVersion,
+        nodeId,
+      })),
     };
   };
+}
+
+/**
+ * Sorts nodes by id: first those without a live replica, then those where a replica still ends. So
+ * without a surge a new replica never starts beside another.
+ */
+function sortEmptyFirst(
+  nodeIds: readonly string[],
+  replicas: readonly RolloutReplica[],
+): readonly string[] {
+  if (nodeIds.length <= 1) return nodeIds;
+  const occupied = new Set(replicas.flatMap(({ lost, nodeId }) => (lost ? [] : (nodeId ?? []))));
+  const rank = (nodeId: string): number => (occupied.has(nodeId) ? 1 : 0);
+  return [...nodeIds].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
 }
 
 /**

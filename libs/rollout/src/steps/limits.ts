@@ -3,7 +3,8 @@ export interface RolloutLimitsSpec {
   /** The wanted number of replicas. */
   readonly desired: number;
   /**
-   * Number of replicas that may be live above `desired` during an update. Default 1; 0 means none.
+   * Number of replicas that may be live above `desired` during an update. Default 1; 0 means none,
+   * also during moves to other nodes where `minAvailable` permits a stop.
    */
   readonly maxSurge?: number;
   /** Number of replicas that may be unavailable during an update. Absent and 0: batches of 1. */
@@ -24,7 +25,10 @@ export interface RolloutLimits {
    * mode GLOBAL, where `min_available` also counts pinned replicas that are not available.
    */
   readonly minAvailable: number;
-  /** Number of replicas that may be live above `want` during an update. */
+  /**
+   * Number of replicas that may be live above `want` during an update. 0 is also about moves to
+   * other nodes: see {@link stopsFirst}.
+   */
   readonly maxSurge: number;
   /**
    * Most available replicas that one decision of an update stops, 1 or more; `minAvailable` may
@@ -74,6 +78,15 @@ export function describeImpossibleLimits({
 }: RolloutLimits): string | undefined {
   if (want === 0 || maxSurge > 0 || minAvailable < want) return undefined;
   return `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
+}
+
+/**
+ * Returns true when a replica that has to leave its node ends before its replacement is created,
+ * as an old replica of an update does: no surge is allowed, and `minAvailable` permits a stop while
+ * all replicas are available. Otherwise the replacement is created first, so that a drain ends.
+ */
+export function stopsFirst({ want, minAvailable, maxSurge }: RolloutLimits): boolean {
+  return maxSurge === 0 && minAvailable < want;
 }
 
 /** Result of {@link validateVoluntaryStop}. `reason` is for users. */

@@ -267,6 +267,60 @@ describe('decideNextSteps with lost, draining and not yet available replicas', (
       expected: { creates: 0, stops: ['101'] },
     },
     {
+      name: 'stops a draining replica before its replacement is created with max_surge 0',
+      changes: { want: 1, minAvailable: 0, maxSurge: 0, replicas: current(1, { draining: true }) },
+      expected: { creates: 0, stops: ['101'] },
+    },
+    {
+      name: 'creates no replacement before the stop of a draining replica is confirmed with max_surge 0',
+      changes: {
+        want: 1,
+        minAvailable: 0,
+        maxSurge: 0,
+        replicas: current(1, { draining: true, desired: 'stopped' }),
+      },
+      expected: 'stopping',
+    },
+    {
+      name: 'creates the replacement of a draining replica after its stop with max_surge 0',
+      changes: { want: 1, minAvailable: 0, maxSurge: 0 },
+      expected: { creates: 1, stops: [] },
+    },
+    {
+      name: 'stops draining replicas in batches of max_unavailable with max_surge 0',
+      changes: {
+        ...resolveLimits({ desired: 6, maxUnavailable: 2, maxSurge: 0 }),
+        replicas: current(6, { draining: true }),
+      },
+      expected: { creates: 0, stops: ['106', '105'] },
+    },
+    {
+      name: 'stops no draining replica before the previous batch was replaced with max_surge 0',
+      changes: {
+        want: 6,
+        minAvailable: 1,
+        batch: 2,
+        maxSurge: 0,
+        replicas: [
+          ...current(4, { draining: true }),
+          ...outdated(2, { available: false, version: 2 }),
+        ],
+      },
+      expected: 'notReady',
+    },
+    {
+      name: 'replaces a lost replica beside a draining one with max_surge 0',
+      changes: {
+        maxSurge: 0,
+        replicas: [
+          ...current(1),
+          aReplica(8, { version: 2, draining: true }),
+          aReplica(9, { version: 2, lost: true }),
+        ],
+      },
+      expected: { creates: 1, stops: [] },
+    },
+    {
       name: 'replaces all draining replicas at once',
       changes: { want: 4, minAvailable: 4, replicas: current(4, { draining: true }) },
       expected: { creates: 4, stops: [] },
@@ -358,6 +412,11 @@ describe('decideNextSteps', () => {
       name: 'scales to 0 while paused',
       changes: { want: 0, replicas: [...outdated(1), ...current(1)] },
       expected: { creates: 0, stops: ['101', '1'] },
+    },
+    {
+      name: 'stops a draining replica before its replacement while paused with max_surge 0',
+      changes: { maxSurge: 0, replicas: [...outdated(2), aReplica(9, { draining: true })] },
+      expected: { creates: 0, stops: ['9'] },
     },
     {
       name: 'replaces a draining replica while paused',

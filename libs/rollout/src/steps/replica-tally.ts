@@ -1,6 +1,6 @@
 import type { RolloutStep } from './decision.js';
-import type { RolloutLimits } from './limits.js';
-import type { RolloutReplica } from './observed.js';
+import { stopsFirst, type RolloutLimits } from './limits.js';
+import type { RolloutObserved, RolloutReplica } from './observed.js';
 
 /** A replica to create. */
 export interface MissingReplica {
@@ -47,9 +47,10 @@ export interface ReplicaTally {
   /** Number of stopping replicas that were available and may still serve. */
   readonly leavingAvailable: number;
   /**
-   * Number of live replicas on draining nodes, stopping or not. Each allows one more live replica.
+   * Number of live replicas, stopping or not, that each allow one more live replica, because they
+   * have to leave their nodes.
    */
-  readonly draining: number;
+  readonly extraLive: number;
   readonly missing: readonly MissingReplica[];
   /** Replicas that may always stop. */
   readonly unreadyVictims: readonly RolloutReplica[];
@@ -66,10 +67,15 @@ export interface ReplicaTally {
   readonly drainingAvailable: number;
 }
 
-/** Counts and groups replicas in one pass; only replicas that may stop are sorted. */
+/**
+ * Counts and groups replicas in one pass; only replicas that may stop are sorted.
+ * @param allowsExtra - Returns true for a replica that allows one more live replica. Default: every
+ *   draining replica does.
+ */
 export function tallyReplicas(
   replicas: readonly RolloutReplica[],
   choose: ChooseReplicas,
+  allowsExtra: ReplicaTest = isDraining,
 ): ReplicaTally {
   const counts = {
     live: 0,
@@ -79,7 +85,7 @@ export function tallyReplicas(
     onSilentNodes: 0,
     leaving: 0,
     leavingAvailable: 0,
-    draining: 0,
+    extraLive: 0,
   };
   const candidates: RolloutReplica[] = [];
   const draining: RolloutReplica[] = [];
@@ -87,7 +93,7 @@ export function tallyReplicas(
   for (const replica of replicas) {
     if (replica.lost) continue;
     counts.live += 1;
-    if (replica.draining) counts.draining += 1;
+    if (allowsExtra(replica)) counts.extraLive += 1;
     if (replica.desired === 'stopped') {
       counts.leaving += 1;
       if (replica.available) counts.leavingAvailable += 1;
@@ -127,7 +133,7 @@ export interface MoveInput {
   readonly available: number;
   readonly leaving: number;
   readonly leavingAvailable: number;
-  readonly draining: number;
+  readonly extraLive: number;
   readonly surplusAvailable: number;
   readonly drainingAvailable: number;
   /** Number of replicas to create. */
@@ -147,8 +153,8 @@ export interface MoveCounts {
 /**
  * Computes the numbers of a rolling update.
  *
- * Creations: up to `want + maxSurge` live replicas, and one more for each draining replica. Stops
- * of available replicas, in two shares:
+ * Creations: up to `want + maxSurge + extraLive` live replicas. Stops of available replicas, in two
+ * shares:
  * - *free*: available replicas beyond `want` and `minAvailable` that exist because of a scale-down
  *   or a drain; without a batch limit, as availability does not suffer;
  * - *batch*: at most `batch` at once, unconfirmed stops included, while at least `minAvailable` and
@@ -157,7 +163,7 @@ export interface MoveCounts {
  */
 export function computeMoves(limits: RolloutLimits, counts: MoveInput): MoveCounts {
   const { want, minAvailable, maxSurge, batch } = limits;
-  const maxLive = want + maxSurge + counts.draining;
+  const maxLive = want + maxSurge + counts.extraLive;
   const creates = Math.max(0, Math.min(counts.missing, maxLive - counts.live));
   const remaining = counts.live - counts.leaving;
   const leavingSoon = counts.unreadyStops + counts.surplusAvailable + counts.drainingAvailable;
@@ -218,6 +224,23 @@ export function toSteps({ creates, stops }: RolloutActions): readonly RolloutSte
   ];
 }
 
+/** A condition on a replica. */
+export type ReplicaTest = (replica: RolloutReplica) => boolean;
+
+/**
+ * Returns the test of a rolling update for replicas that allow one more live replica. Each draining
+ * replica does, so that its replacement may start beside it; with {@link stopsFirst} none does, as
+ * the replacement starts after its end. In mode GLOBAL a replica that leaves a node is not replaced
+ * on another node, so there only replicas on target nodes take the room of others.
+ */
+export function createExtraTest(observed: RolloutObserved): ReplicaTest {
+  if (!stopsFirst(observed)) return isDraining;
+  if (observed.globalTargets === undefined) return () => false;
+  const targets = new Set(observed.globalTargets);
+  return ({ draining, nodeId = '' }) => draining && !targets.has(nodeId);
+}
+
+const isDraining: ReplicaTest = ({ draining }) => draining;
 const isOlder = (a: RolloutReplica, b: RolloutReplica): boolean =>
   a.createdSequence < b.createdSequence || (a.createdSequence === b.createdSequence && a.id < b.id);
 

@@ -3,6 +3,7 @@ import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
 import { choosePausedGlobalTargets, chooseGlobalTargets } from './global-targets.js';
 import {
+  createExtraTest,
   decideActions,
   sortByDisruptionOrder,
   countWhere,
@@ -25,7 +26,11 @@ import { waitPaused, waitFor, explainSetWait } from './waiting.js';
  * @param updated - The canary step: at most this many replicas of the new version. Undefined: all.
  */
 export function decideRollingUpdate(observed: RolloutObserved, updated?: number): RolloutDecision {
-  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated));
+  const tally = tallyReplicas(
+    observed.replicas,
+    createChooser(observed, updated),
+    createExtraTest(observed),
+  );
   const steps = toSteps(decideActions(observed, tally));
   if (steps.length > 0) return { kind: 'steps', steps };
   return explainWait(observed, tally, updated) ?? { kind: 'converged' };
@@ -38,8 +43,8 @@ export function createChooser(observed: RolloutObserved, updated = observed.want
     assert(updated >= want, 'canary steps are not for one replica per node');
     const targets = want === 0 ? [] : globalTargets;
     return paused === true
-      ? choosePausedGlobalTargets(targets, baseVersion)
-      : chooseGlobalTargets(targets, version);
+      ? choosePausedGlobalTargets(targets, baseVersion, observed.replicas)
+      : chooseGlobalTargets(targets, version, observed.replicas);
   }
   if (paused === true) return choosePaused(observed, baseVersion);
   return updated >= want || baseVersion === version

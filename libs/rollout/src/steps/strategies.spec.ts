@@ -116,6 +116,26 @@ describe('decideNextSteps with RECREATE', () => {
       expected: '+2',
     },
     {
+      name: 'stops a draining replica before its replacement when minAvailable allows it',
+      changes: { want: 1, minAvailable: 0, replicas: current(1, { draining: true }) },
+      expected: '-101',
+    },
+    {
+      name: 'waits for the end of a draining replica before it creates the replacement',
+      changes: { want: 1, minAvailable: 0, replicas: current(1, { draining: true, ...leaving }) },
+      expected: 'stopping',
+    },
+    {
+      name: 'stops a draining replica before its replacement while paused',
+      changes: {
+        paused: true,
+        want: 1,
+        minAvailable: 0,
+        replicas: outdated(1, { draining: true }),
+      },
+      expected: '-1',
+    },
+    {
       name: 'stops the surplus at a scale-down',
       changes: { want: 1, replicas: current(3) },
       expected: '-103 -102',
@@ -351,6 +371,52 @@ describe('decideNextSteps with one replica per node', () => {
       expected: '+2@n3',
     },
     {
+      name: 'fills an empty target node while another node is drained, without a surge',
+      nodes: ['n1', 'n3'],
+      changes: {
+        minAvailable: 1,
+        maxSurge: 0,
+        version: 1,
+        replicas: [n1, { ...n2, draining: true, desired: 'stopped' }],
+      },
+      expected: '+1@n3',
+    },
+    {
+      name: 'fills an empty target node and not one whose replica is stopping, without a surge',
+      nodes: ['n1', 'n2'],
+      changes: { minAvailable: 0, maxSurge: 0, replicas: [{ ...n1, desired: 'stopped' }] },
+      expected: '+2@n2',
+    },
+    {
+      name: 'fills an empty target node and not one whose replica is stopping while paused, without a surge',
+      nodes: ['n1', 'n2'],
+      changes: {
+        paused: true,
+        baseVersion: 1,
+        minAvailable: 0,
+        maxSurge: 0,
+        replicas: [{ ...n1, desired: 'stopped' }],
+      },
+      expected: '+1@n2',
+    },
+    {
+      name: 'fills an empty target node and not one whose old replica is unready, without a surge',
+      nodes: ['n1', 'n2'],
+      changes: { minAvailable: 0, maxSurge: 0, replicas: [{ ...n1, available: false }] },
+      expected: '+2@n2 -1',
+    },
+    {
+      name: 'creates no replica beside a duplicate that leaves, without a surge',
+      nodes: ['n1', 'n2'],
+      changes: {
+        minAvailable: 1,
+        maxSurge: 0,
+        version: 1,
+        replicas: [n1, replicaOn('n1', 9, { desired: 'stopped' })],
+      },
+      expected: 'stopping',
+    },
+    {
       name: 'stops the replica on a node that is no target any more',
       nodes: ['n1'],
       changes: { version: 1, minAvailable: 1, replicas: [n1, n2] },
@@ -415,6 +481,28 @@ describe('decideNextSteps with a forced drain', () => {
       name: 'stops the last available replica',
       changes: { want: 1, version: 1, minAvailable: 1, replicas: outdated(1, forced) },
       expected: '+1 -1',
+    },
+    {
+      name: 'stops the last available replica before its replacement with max_surge 0',
+      changes: {
+        want: 1,
+        version: 1,
+        minAvailable: 0,
+        maxSurge: 0,
+        replicas: outdated(1, forced),
+      },
+      expected: '-1',
+    },
+    {
+      name: 'creates no replacement before the forced stop is confirmed with max_surge 0',
+      changes: {
+        want: 1,
+        version: 1,
+        minAvailable: 0,
+        maxSurge: 0,
+        replicas: outdated(1, { ...forced, desired: 'stopped' }),
+      },
+      expected: 'stopping',
     },
     {
       name: 'requires minAvailable of the other replicas only',

@@ -74,6 +74,20 @@ export function getMaxLive(observed: RolloutObserved): number {
   return want + surge + countWhere(observed, (replica) => isLive(replica) && moving(replica));
 }
 
+/**
+ * Returns true when old replicas end before their replacements start: no surge is allowed, and
+ * `minAvailable` permits a stop. Never true for blue/green, which starts a whole set beside another.
+ */
+export function permitsStopFirst({
+  strategy,
+  maxSurge,
+  minAvailable,
+  want,
+}: RolloutObserved): boolean {
+  if (strategy?.kind === 'blueGreen') return false;
+  return (strategy?.kind === 'recreate' || maxSurge === 0) && minAvailable < want;
+}
+
 /** Checks one step, applied to `before`, with the result `after`. */
 export function checkStep(
   before: RolloutObserved,
@@ -141,8 +155,31 @@ export function checkDecision(
   const live = countWhere(after, isLive);
   const maxLive = Math.max(countWhere(before, isLive), getMaxLive(before));
   assert(live <= maxLive, `${live} live, maximum ${maxLive}`);
+  if (permitsStopFirst(before)) checkStopFirst(before, after);
   checkGroups(before, after);
   if (isWhole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
+}
+
+/**
+ * Checks that replicas are created only in the place of ended ones, stopping replicas not included:
+ * never above the wanted count; in mode GLOBAL never on a node that has a live replica.
+ */
+function checkStopFirst(before: RolloutObserved, after: RolloutObserved): void {
+  const existingIds = new Set(before.replicas.map(({ id }) => id));
+  const created = after.replicas.filter(({ id }) => !existingIds.has(id));
+  if (before.globalTargets === undefined) {
+    const live = countWhere(before, isLive);
+    assert(
+      created.length === 0 || live + created.length <= before.want,
+      `${created.length} created beside ${live} live of ${before.want}, although the stop is first`,
+    );
+    return;
+  }
+  for (const { nodeId } of created)
+    assert(
+      countWhere(before, (replica) => isLive(replica) && replica.nodeId === nodeId) === 0,
+      `a second replica on ${nodeId ?? ''}, although the stop is first`,
+    );
 }
 
 function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): void {
