@@ -509,6 +509,43 @@ describe('decideNextSteps without a possible step', () => {
       text: '2 of 3 replicas are ready, 1 not yet',
     },
     {
+      name: 'tells the user what to do when a draining replica waits for unready ones with max_surge 0',
+      changes: {
+        minAvailable: 2,
+        maxSurge: 0,
+        replicas: [
+          ...current(1),
+          aReplica(8, { version: 2, draining: true }),
+          aReplica(9, { version: 2, available: false }),
+        ],
+      },
+      text: '2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to stop it now, lower min_available and raise max_unavailable',
+    },
+    {
+      name: 'says how many draining replicas wait for how many ready ones with max_surge 0',
+      changes: {
+        ...resolveLimits({ desired: 5, maxUnavailable: 2, maxSurge: 0 }),
+        replicas: [
+          ...someReplicas(3, { version: 2, draining: true }),
+          ...current(2, { available: false }),
+        ],
+      },
+      text: '3 of 5 replicas are ready, 2 not yet; 3 replicas that have to leave their nodes stop before their replacements start, and wait until 4 are ready: to stop them now, lower min_available and raise max_unavailable',
+    },
+    {
+      name: 'gives no advice while a draining replica waits for the end of another with max_surge 0',
+      changes: {
+        minAvailable: 1,
+        maxSurge: 0,
+        replicas: [
+          aReplica(7, { version: 2, draining: true }),
+          aReplica(8, { version: 2, draining: true, desired: 'stopped' }),
+          aReplica(9, { version: 2, available: false }),
+        ],
+      },
+      text: '1 of 3 replicas are ready, 1 not yet',
+    },
+    {
       name: 'gives no advice while a batch, not minAvailable, delays the update',
       changes: { minAvailable: 1, maxSurge: 0, replicas: [...outdated(2), unplacedReplica] },
       text: '2 of 3 replicas are ready, 1 not yet',

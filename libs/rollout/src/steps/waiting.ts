@@ -1,6 +1,6 @@
 import { assert } from '@cloudless/base';
 import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
-import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
+import { describeImpossibleLimits, stopsFirst, type RolloutLimits } from './limits.js';
 import type { RolloutObserved } from './observed.js';
 import type { ReplicaTally } from './replica-tally.js';
 
@@ -19,7 +19,7 @@ export function waitFor(
  * @returns Undefined when the set is in its wanted state.
  */
 export function explainSetWait(
-  limits: RolloutLimits & Pick<RolloutObserved, 'pinnedNodes'>,
+  limits: RolloutLimits & Pick<RolloutObserved, 'pinnedNodes' | 'globalTargets'>,
   tally: ReplicaTally,
 ): RolloutDecision | undefined {
   const { want, minAvailable, pinnedNodes = [] } = limits;
@@ -28,7 +28,7 @@ export function explainSetWait(
     return waitFor(
       'notReady',
       'replicas',
-      `${available} of ${want} replicas are ready, ${describeUnready(want, tally)}${explainMissingRoom(limits, tally)}`,
+      `${available} of ${want} replicas are ready, ${describeUnready(want, tally)}${explainMissingRoom(limits, tally) || explainStopFirst(limits, tally)}`,
     );
   if (notYetAvailable > 0) return waitFor('notYetAvailable', 'replicas', explainSettling(tally));
   if (leaving > 0)
@@ -83,6 +83,30 @@ function explainMissingRoom(
   return (
     `: ${unplaced}; min_available ${minAvailable} allows no stop before the new replica is ready: ` +
     'free resources, or lower min_available, or raise max_unavailable'
+  );
+}
+
+/**
+ * Returns which replicas wait to leave their nodes until enough replicas are ready, and the advice
+ * for the user; empty when their replacements need not wait for their ends.
+ */
+function explainStopFirst(
+  limits: RolloutLimits & Pick<RolloutObserved, 'globalTargets'>,
+  { leaving, drainingAvailable }: ReplicaTally,
+): string {
+  const { want, minAvailable, batch, globalTargets } = limits;
+  if (!stopsFirst(limits) || globalTargets !== undefined || leaving > 0 || drainingAvailable === 0)
+    return '';
+  const needed = Math.max(minAvailable, want - batch) + 1;
+  const isOne = drainingAvailable === 1;
+  const subject = isOne
+    ? 'that has to leave its node stops'
+    : 'that have to leave their nodes stop';
+  const replacement = isOne ? 'its replacement starts' : 'their replacements start';
+  return (
+    `; ${formatReplicaCount(drainingAvailable)} ${subject} before ${replacement}, and ` +
+    `${isOne ? 'waits' : 'wait'} until ${needed} are ready: ` +
+    `to stop ${isOne ? 'it' : 'them'} now, lower min_available and raise max_unavailable`
   );
 }
 
