@@ -2,7 +2,9 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   ReplicaStatus_Phase as Phase,
   RestartPolicy_Policy as Restart,
+  Rollout_Strategy as Strategy,
   RolloutStatus_Phase as RolloutPhase,
+  WorkloadSpecSchema,
 } from '@cloudless/api';
 import {
   ControlRecordSchema,
@@ -12,7 +14,7 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import { createCluster } from '@cloudless/scheduler';
-import { toRolloutInput } from './rollout-input.js';
+import { movesStopFirst, toRolloutInput } from './rollout-input.js';
 
 /**
  * Returns the available replicas that the planner gets for version 3 beside version 1, of which one
@@ -71,5 +73,39 @@ describe('toRolloutInput', () => {
     },
   ])('counts no finished replica of the active version when $name', ({ control }) => {
     expect(findAvailable(control)).toEqual(['w-RUNNING']);
+  });
+});
+
+describe('movesStopFirst', () => {
+  const inPlace = { maxSurge: 0, maxUnavailable: 1 };
+  it.each([
+    { name: 'the defaults', spec: {}, expected: false },
+    { name: 'max_surge 0 with a min_available below the replicas', spec: { rollout: inPlace } },
+    {
+      name: 'max_surge 0 with an explicit min_available of all replicas',
+      spec: { replicas: 3, rollout: { ...inPlace, minAvailable: 3 } },
+      expected: false,
+    },
+    { name: 'max_surge 0 of several replicas', spec: { replicas: 3, rollout: { maxSurge: 0 } } },
+    {
+      name: 'RECREATE of several replicas',
+      spec: { replicas: 3, rollout: { strategy: Strategy.RECREATE } },
+    },
+    {
+      name: 'RECREATE of one replica, whose min_available is 1',
+      spec: { rollout: { strategy: Strategy.RECREATE } },
+      expected: false,
+    },
+    {
+      name: 'RECREATE of one replica with max_unavailable 1',
+      spec: { rollout: { strategy: Strategy.RECREATE, maxUnavailable: 1 } },
+    },
+    {
+      name: 'BLUE_GREEN',
+      spec: { rollout: { ...inPlace, strategy: Strategy.BLUE_GREEN } },
+      expected: false,
+    },
+  ])('decides for $name', ({ spec, expected = true }) => {
+    expect(movesStopFirst(create(WorkloadSpecSchema, spec))).toBe(expected);
   });
 });

@@ -10,6 +10,7 @@ import { definedFields, toReplicaId } from '@cloudless/base';
 import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
 import {
   resolveLimits,
+  stopsFirst,
   type RolloutLimits,
   type RolloutObserved,
   type RolloutReplica,
@@ -57,6 +58,17 @@ export function resolveSpecLimits(
       minAvailable: rollout?.minAvailable,
     }),
   });
+}
+
+/**
+ * Returns true when a replica that moves to another node ends before its replacement is created,
+ * while all replicas of the workload are available.
+ */
+export function movesStopFirst(spec: WorkloadSpec): boolean {
+  const { rollout, replicas } = getSpecWithDefaults(spec);
+  if (rollout?.strategy === Strategy.BLUE_GREEN) return false;
+  const limits = resolveSpecLimits({ rollout }, replicas ?? 1);
+  return stopsFirst(rollout?.strategy === Strategy.RECREATE ? { ...limits, maxSurge: 0 } : limits);
 }
 
 /**

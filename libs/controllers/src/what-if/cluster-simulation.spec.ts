@@ -2,6 +2,7 @@ import { clone } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import {
   PlanOutcome_Kind as OutcomeKind,
+  Rollout_Strategy as Strategy,
   WorkloadSpec_Mode as Mode,
   type SimulateClusterResponse,
 } from '@cloudless/api';
@@ -127,6 +128,48 @@ describe('simulateCluster', () => {
     const result = simulate(records, { nodes: [drain(b1)] });
     expect(summarizeMoves(result)).toEqual(['web web-3 b1 b2']);
     expect(result.workloads).toMatchObject([{ floor: 3, minAvailable: 3, readyAfter: 3 }]);
+  });
+
+  it.each([
+    {
+      name: 'a single replica that stops first',
+      rollout: { maxSurge: 0, maxUnavailable: 1 },
+      on: ['b1'],
+      floor: 0,
+    },
+    {
+      name: 'several replicas that stop first one at a time',
+      rollout: { maxSurge: 0, maxUnavailable: 1 },
+      on: ['b1', 'b1', 'a1'],
+      floor: 2,
+    },
+    {
+      name: 'several replicas that stop first two at a time',
+      rollout: { maxSurge: 0, maxUnavailable: 2 },
+      on: ['b1', 'b1', 'a1'],
+      floor: 1,
+    },
+    {
+      name: 'RECREATE, where min_available allows a stop',
+      rollout: { strategy: Strategy.RECREATE },
+      on: ['b1', 'b1', 'a1'],
+      floor: 2,
+    },
+    {
+      name: 'RECREATE, where min_available allows no stop',
+      rollout: { strategy: Strategy.RECREATE },
+      on: ['b1'],
+      floor: 1,
+    },
+  ])('shows the lowest number of ready replicas of a drain for $name', ({ rollout, on, floor }) => {
+    const records = aSnapshot(fourNodes, { web: { spec: { rollout }, on } });
+    const result = simulate(records, { nodes: [drain(b1)] });
+    expect(result.workloads).toMatchObject([
+      { floor, readyBefore: on.length, readyAfter: on.length, waiting: 0 },
+    ]);
+    expect(result.moves.map(({ fromNodeId }) => fromNodeId)).toEqual(
+      on.filter((nodeId) => nodeId === 'b1'),
+    );
   });
 
   it('shows replicas that no node fits, with the reason and the smallest change', () => {

@@ -57,6 +57,19 @@ describe('proposeMoves', () => {
     expect(list(propose(records))).toEqual([]);
   });
 
+  it.each([
+    { name: 'the replica keeps its place until its replacement is ready', rollout: {}, moves: [] },
+    {
+      name: 'the replica ends before its replacement is placed',
+      rollout: { maxSurge: 0, maxUnavailable: 1 },
+      moves: ['web-4 a1 a2 2'],
+    },
+  ])('proposes the node that the replacement gets when $name', ({ rollout, moves }) => {
+    const web = { spec: { ...cpu(658), rollout }, on: ['b1', 'a1', 'c1', 'a1'] };
+    const other = { spec: cpu(500), on: ['b1'] };
+    expect(list(propose(aSnapshot(nodes, { web, other })))).toEqual(moves);
+  });
+
   it('keeps the largest number of moves, and the namespace', () => {
     const records = aSnapshot(nodes, { web: { spec: {}, on: ['a1', 'a1', 'a2', 'a2'] } });
     expect(list(propose(records, 1))).toHaveLength(1);

@@ -16,10 +16,12 @@ import type { Cluster } from '@cloudless/scheduler';
 import { PlacementBudget } from '../dry-run/placement-budget.js';
 import { toPlacementRequest, toReservation } from '../placement/scheduler-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
+import { movesStopFirst } from '../rollout/rollout-input.js';
 import { SIMULATION_LIMITS } from './cluster-simulation.js';
 import { copyModel } from './copy-model.js';
 import type { SimulationSource } from './simulation-source.js';
 
+const NO_SPEC = create(WorkloadSpecSchema);
 const DEFAULT_MAX_MOVES = 16;
 /** Work after which a search lets other work run, in node evaluations. */
 const SLICE_WORK = 5_000;
@@ -47,8 +49,8 @@ export function* proposeMoves(
 
 /**
  * Searches for moves of replicas that make the spread of their workloads more even. The scheduler
- * chooses the new node, while the replica still holds its old one, as in the execution of the move.
- * Workloads whose rollout is in progress, that are deleted, or have mode GLOBAL are left out.
+ * chooses the new node as in the execution of the move: while the replica still holds its old one,
+ * or after its end where a move stops first. Workloads whose rollout is in progress, that are deleted, or have mode GLOBAL are left out.
  */
 class MoveProposal {
   private readonly budget: PlacementBudget;
@@ -148,7 +150,10 @@ class MoveProposal {
     zones: ReadonlyMap<string, number>,
     nodes: ReadonlyMap<string, number>,
   ): ProposedMove | undefined {
+    const endsFirst = movesStopFirst(workload.spec ?? NO_SPEC);
+    if (endsFirst) this.model.release(toReplicaId(record.id));
     const [placement] = this.model.place(this.toRequest(workload, record), 1);
+    if (endsFirst) this.reserve(workload, record);
     if (placement?.placed !== true) return undefined;
     const target = this.toPlaced(record, placement.nodeId);
     const isOtherZone = target.zone !== zone;
@@ -174,8 +179,12 @@ class MoveProposal {
 
   private applyMove(workload: WorkloadRecord, { record }: PlacedReplica, nodeId: string): void {
     this.model.release(toReplicaId(record.id));
+    this.reserve(workload, { ...record, nodeId });
+  }
+
+  private reserve(workload: WorkloadRecord, record: ReplicaRecord): void {
     const template = this.getTemplate(workload, record);
-    this.model.reserve(toReservation(workload, { ...record, nodeId }, template));
+    this.model.reserve(toReservation(workload, record, template));
   }
 
   private toRequest(workload: WorkloadRecord, record: ReplicaRecord) {
@@ -183,11 +192,7 @@ class MoveProposal {
   }
 
   private getTemplate(workload: WorkloadRecord, { uid, version }: ReplicaRecord) {
-    return (
-      this.source.view.version(uid, version)?.template ??
-      workload.spec ??
-      create(WorkloadSpecSchema)
-    );
+    return this.source.view.version(uid, version)?.template ?? workload.spec ?? NO_SPEC;
   }
 
   private toPlaced(record: ReplicaRecord, nodeId: string): PlacedReplica {
