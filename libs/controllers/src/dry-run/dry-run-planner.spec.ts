@@ -351,11 +351,43 @@ describe('DryRunPlanner.planMoves', () => {
 
   it('warns that the drain would not finish when no other node fits', async () => {
     await openWith(['node-1', 'node-2']);
-    await runWorkload({ replicas: 2, ...cpu(3_000) });
+    await runWorkload({ replicas: 2, ...cpu(3_000), rollout: { minAvailable: 2 } });
     const [result] = planDrain(drainedNode('node-1'));
     expect(result?.warnings).toEqual([
-      'the drain of node-1 would not finish: 1 replica would find no node: being drained: 1 of 2 nodes; needs 3 CPU, more than is free: 1 of 2 nodes',
+      expect.stringMatching(
+        /^the drain of node-1 would not finish: 1 replica would find no node: (?=.*needs 3 CPU, more than is free: . of 2 nodes).*being drained: 1 of 2 nodes/,
+      ),
     ]);
+  });
+
+  it.each([
+    { name: 'beside its replacement', rollout: {}, replicas: 2, lowestReady: 1, highestLive: 3 },
+    {
+      name: 'before its replacement',
+      rollout: { maxSurge: 0, maxUnavailable: 1 },
+      replicas: 1,
+      lowestReady: 0,
+      highestLive: 1,
+    },
+  ])(
+    'warns that a replica finds no node, and not about the drain, when min_available allows the stop $name',
+    async ({ rollout, replicas, lowestReady, highestLive }) => {
+      await openWith(['node-1', 'node-2']);
+      await bed.changeNode('node-2', { cordoned: replicas === 1 });
+      await runWorkload({ replicas, ...cpu(3_000), rollout });
+      const [result] = planDrain(drainedNode('node-1'));
+      expect(result).toMatchObject({ lowestReady, highestLive, readyBefore: replicas });
+      expect(result?.warnings).toEqual([expect.stringMatching(/^1 replica would find no node: /)]);
+    },
+  );
+
+  it('predicts the end of the replica before its replacement when the move stops first', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1, rollout: { maxSurge: 0, maxUnavailable: 1 } });
+    const [result] = planDrain(drainedNode('node-1'));
+    expect(result).toMatchObject({ lowestReady: 0, highestLive: 1, unplaced: 0, warnings: [] });
+    expect(textsOf(result!)).toEqual(['stop 1 of version 1 (0/1)', 'create 1 of version 1 (0/1)']);
+    expect(result?.placements.map(({ nodeId }) => nodeId)).toEqual(['node-2']);
   });
 
   it('warns that a forced drain goes below min_available', async () => {

@@ -199,6 +199,8 @@ export class DryRunPlanner {
       result = { ...result, notPredicted };
     }
     const isDrain = isLeaving && node?.draining === true;
+    // A replica without a node does not keep a node from being drained when its predecessor ended.
+    const isUnfinished = isDrain && this.cluster.hasLeavingReplica(workload.uid, node.id);
     return [
       create(WorkloadPlanSchema, {
         ...this.toPlanFields(workload, result),
@@ -206,7 +208,10 @@ export class DryRunPlanner {
         generation: workload.generation,
         ...toWarningFields([
           ...(isDrain && node.drain?.force === true ? warnForcedDrain(result) : []),
-          ...warnIncomplete(result, isDrain ? `the drain of ${node.id} would not finish: ` : ''),
+          ...warnIncomplete(
+            result,
+            isUnfinished ? `the drain of ${node.id} would not finish: ` : '',
+          ),
         ]),
       }),
     ];

@@ -1,6 +1,11 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { definedFields } from '@cloudless/base';
-import { Disconnect_Mode as Mode } from '@cloudless/api';
+import {
+  Disconnect_Mode as Mode,
+  ReplicaStatus_Phase as Phase,
+  Rollout_Strategy as Strategy,
+  Taint_Effect as Effect,
+} from '@cloudless/api';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 import type { TestCluster } from '../index.js';
 
@@ -196,4 +201,100 @@ describe('disconnect policy EXCLUSIVE', () => {
     await cluster.advance(5_000, 50);
     expect(wantedReplicas(cluster).map(({ id }) => id)).not.toEqual([before?.id]);
   });
+});
+
+/** Time that a replica takes to end. */
+const STOP_MS = 700;
+
+/**
+ * Lets time pass while each replica takes {@link STOP_MS} to end.
+ * @returns The highest number of replicas that ran at a moment, ending ones included.
+ */
+async function findMostRunning(cluster: TestCluster, forMs: number): Promise<number> {
+  const stepMs = 10;
+  const endingForMs = new Map<string, number>();
+  let most = 0;
+  for (let passed = 0; passed < forMs; passed += stepMs) {
+    await cluster.advance(stepMs);
+    let running = 0;
+    for (const agent of cluster.agents.values())
+      for (const [id, { phase }] of agent.replicas) {
+        if (phase === Phase.STOPPED) continue;
+        running += 1;
+        if (phase !== Phase.STOPPING) continue;
+        const endingMs = (endingForMs.get(id) ?? 0) + stepMs;
+        endingForMs.set(id, endingMs);
+        if (endingMs >= STOP_MS) agent.change(id, { phase: Phase.STOPPED, ready: false });
+      }
+    most = Math.max(most, running);
+  }
+  return most;
+}
+
+describe('voluntary move of an EXCLUSIVE workload of one replica', () => {
+  interface Place {
+    readonly id: string;
+    readonly nodeId: string;
+  }
+  const moves: Readonly<
+    Record<string, (client: TestCluster['client'], place: Place) => Promise<unknown>>
+  > = {
+    drain: (client, { nodeId }) => client.drainNode({ nodeId }),
+    'forced drain': (client, { nodeId }) => client.drainNode({ nodeId, force: true }),
+    'NO_EXECUTE taint': (client, { nodeId }) =>
+      client.updateNode({ nodeId, setTaints: [{ key: 'bad', effect: Effect.NO_EXECUTE }] }),
+    rebalance: async (client, { id }) => {
+      const value = { name: 'web', replicaIds: [id] };
+      const plan = await client.createPlan({ changes: [{ change: { case: 'evict', value } }] });
+      await client.executePlan({ id: plan.id });
+    },
+    'new version': (client) =>
+      client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }),
+    'new version and drain': async (client, { nodeId }) => {
+      await client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } });
+      await client.drainNode({ nodeId });
+    },
+    'new version and forced drain': async (client, { nodeId }) => {
+      await client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } });
+      await client.drainNode({ nodeId, force: true });
+    },
+  };
+  const stopFirst = { maxSurge: 0, maxUnavailable: 1 };
+  const recreate = { strategy: Strategy.RECREATE, maxUnavailable: 1 };
+  const names = Object.keys(moves);
+  const isMove = (name: string): boolean => !name.startsWith('new version');
+  const rows = [
+    ...names.map((move) => ({ move, limits: 'max_surge 0, max_unavailable 1', most: 1 })),
+    ...names.map((move) => ({ move, limits: 'RECREATE, max_unavailable 1', most: 1 })),
+    ...names.filter(isMove).map((move) => ({ move, limits: 'defaults', most: 2 })),
+  ];
+  const settings: Readonly<Record<string, object>> = {
+    'max_surge 0, max_unavailable 1': stopFirst,
+    'RECREATE, max_unavailable 1': recreate,
+    defaults: {},
+  };
+
+  it.each(rows)(
+    'runs at most $most at a time with a $move and $limits, and completes',
+    async ({ move, limits, most }) => {
+      const cluster = await startExclusiveCluster(3);
+      const rollout = { minReadyDuration: durationFromMs(500), ...settings[limits] };
+      await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE, rollout });
+      await cluster.advance(2_000);
+      for (const agent of cluster.agents.values()) agent.obeysStops = false;
+      const [before] = wantedReplicas(cluster);
+      await cluster.complete(() => moves[move]!(cluster.client, before!));
+      expect(await findMostRunning(cluster, 6_000)).toBe(most);
+      const [after, ...others] = wantedReplicas(cluster);
+      expect(others).toEqual([]);
+      expect(after?.id).not.toBe(before?.id);
+      expect((await readWeb(cluster)).status).toMatchObject({
+        readyReplicas: 1,
+        totalReplicas: 1,
+        updatedReplicas: 1,
+      });
+      if (move !== 'new version' && move !== 'rebalance')
+        expect(after?.nodeId).not.toBe(before?.nodeId);
+    },
+  );
 });
