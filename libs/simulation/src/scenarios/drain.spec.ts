@@ -323,6 +323,50 @@ describe('drain of a node', () => {
     expect(seen.at(-1)).toBe('DRAINED 0/1');
   });
 
+  it('with max_surge 0 stops first and one by one, and never runs more replicas than wanted', async () => {
+    const cluster = await startCluster(3);
+    const rollout = { minReadyDuration: durationFromMs(1_000), maxSurge: 0, maxUnavailable: 1 };
+    await createWeb(cluster, { replicas: 6, rollout });
+    await cluster.advance(2_000);
+    let most = 0;
+    let fewestReady = Infinity;
+    cluster.state.subscribe(() => {
+      const records = [...cluster.state.view().replicas()].map(({ value }) => value);
+      most = Math.max(most, records.filter(({ phase }) => phase !== Phase.STOPPED).length);
+      const ready = records.filter((replica) => replica.ready && replica.desiredRunning);
+      fewestReady = Math.min(fewestReady, ready.length);
+    });
+    await drainAtOnce(cluster, 'node-1', 'node-2');
+    await cluster.advance(15_000, 20);
+    expect({ most, fewestReady }).toEqual({ most: 6, fewestReady: 5 });
+    expect(await nodesInUse(cluster)).toEqual(['node-3']);
+    for (const nodeId of ['node-1', 'node-2'])
+      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
+
+  it('with max_surge 0 says what a replica waits for while another is not ready', async () => {
+    const cluster = await startCluster(3);
+    const rollout = { ...QUICK.rollout, maxSurge: 0, maxUnavailable: 1 };
+    await createWeb(cluster, { replicas: 3, rollout });
+    await cluster.advance(1_000);
+    const agent = cluster.agents.get('node-3')!;
+    const [replicaId] = agent.replicas.keys();
+    agent.change(replicaId!, { ready: false });
+    await cluster.advance(100);
+    await drain(cluster, 'node-1');
+    expect(await lowestReady(cluster, 5_000)).toBe(2);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      waiting: [
+        'default/web: 1 replica: 2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to stop it now, lower min_available and raise max_unavailable',
+      ],
+    });
+    agent.change(replicaId!, { ready: true });
+    expect(await lowestReady(cluster, 3_000)).toBeGreaterThanOrEqual(2);
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+    expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
+  });
+
   it('shows a new reason in a watch when other nodes or replicas change the reason', async () => {
     const cluster = await startCluster(2);
     const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
