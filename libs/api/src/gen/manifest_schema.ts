@@ -904,7 +904,7 @@ export const manifestSchema: RootSchema = {
      ]
     },
     "maxSurge": {
-     "description": "ROLLING_UPDATE: number of replicas above the desired number during a rollout. Default: 1.",
+     "description": "ROLLING_UPDATE: number of replicas above the desired number during a rollout. 0: an old replica stops before its replacement starts, in updates, and where `minAvailable` is below the desired number also in drains, under NO_EXECUTE taints and in moves of a rebalance. Default: 1.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000

@@ -1267,7 +1267,9 @@ export type Rollout = Message<"cloudless.api.Rollout"> & {
   strategy: Rollout_Strategy;
 
   /**
-   * ROLLING_UPDATE: number of replicas above the desired number during a rollout. Default: 1.
+   * ROLLING_UPDATE: number of replicas above the desired number during a rollout. 0: an old replica
+   * stops before its replacement starts, in updates, and where `min_available` is below the desired
+   * number also in drains, under NO_EXECUTE taints and in moves of a rebalance. Default: 1.
    *
    * @generated from field: optional int32 max_surge = 2;
    */
