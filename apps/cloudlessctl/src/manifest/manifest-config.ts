@@ -1,12 +1,10 @@
 import { isScalar } from 'yaml';
 import { findValueProblem, type Values } from '../value-rules.js';
 import { describeNode, type Entry } from './yaml-reader.js';
-import type { ObjectEntries } from './read-body.js';
+import type { ObjectEntries, ObjectId } from './read-body.js';
 
 /** A config of a manifest. */
-export interface ManifestConfig {
-  readonly namespace: string;
-  readonly name: string;
+export interface ManifestConfig extends ObjectId {
   readonly labels: Readonly<Record<string, string>>;
   readonly immutable: boolean;
   readonly data: Values;
@@ -29,7 +27,7 @@ export const CONFIG_KEYS: readonly string[] = [
  */
 export function readConfigBody(
   body: ObjectEntries,
-  id: { readonly namespace: string; readonly name: string } | undefined,
+  id: ObjectId | undefined,
 ): ManifestConfig | undefined {
   const { reader, entries, prefix } = body;
   const before = reader.problems.length;

@@ -43,7 +43,7 @@ export function readRouteBody(
   id: ObjectId | undefined,
 ): ManifestRoute | undefined {
   const request = readRequestBody(ROUTE_REQUEST, entries, id);
-  if (request?.spec === undefined) return undefined;
-  const { namespace, name, spec, labels } = request;
-  return { namespace, name, spec, labels };
+  if (id === undefined || request?.spec === undefined) return undefined;
+  const { spec, labels } = request;
+  return { ...id, spec, labels };
 }

@@ -35,7 +35,7 @@ export function readServiceBody(
   id: ObjectId | undefined,
 ): ManifestService | undefined {
   const request = readRequestBody(SERVICE_REQUEST, entries, id);
-  if (request?.spec === undefined) return undefined;
-  const { namespace, name, spec, labels, loadBalancer } = request;
-  return { namespace, name, spec, labels, loadBalancer };
+  if (id === undefined || request?.spec === undefined) return undefined;
+  const { spec, labels, loadBalancer } = request;
+  return { ...id, spec, labels, loadBalancer };
 }

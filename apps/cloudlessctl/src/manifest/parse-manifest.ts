@@ -1,5 +1,5 @@
 import { fromJson } from '@bufbuild/protobuf';
-import { isMap, isSeq } from 'yaml';
+import { isMap, isScalar, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
@@ -9,14 +9,13 @@ import { suggestKnown } from '../suggest.js';
 import { SERVICE_KEYS, readServiceBody, type ManifestService } from './manifest-service.js';
 import { CONFIG_KEYS, readConfigBody, type ManifestConfig } from './manifest-config.js';
 import { ROUTE_KEYS, readRouteBody, type ManifestRoute } from './manifest-route.js';
+import type { ObjectId } from './read-body.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
 
 /** A workload of a manifest. */
-export interface ManifestWorkload {
-  readonly namespace: string;
-  readonly name: string;
+export interface ManifestWorkload extends ObjectId {
   readonly spec: WorkloadSpec;
 }
 
@@ -166,7 +165,11 @@ function readDocument(
     if (!entries.some((entry) => entry.key === key))
       reader.report(node, `${prefix}${key}`, 'is missing');
   }
-  const id = namespace === undefined || name === undefined ? undefined : { namespace, name };
+  const generation = readGeneration(reader, entries, prefix);
+  const id =
+    namespace === undefined || name === undefined
+      ? undefined
+      : { namespace, name, ...(generation === undefined ? {} : { generation }) };
   if (kind === 'Config') {
     const value = readConfigBody({ reader, document, entries, prefix }, id);
     return value === undefined ? undefined : { kind, value };
@@ -186,6 +189,28 @@ function readDocument(
   );
   if (kind === undefined || id === undefined || json === undefined) return undefined;
   return { kind, value: { ...id, spec: fromJson(WorkloadSpecSchema, json) } };
+}
+
+/**
+ * Returns the generation that `get -o yaml` has printed: a whole number, or its text, as protobuf
+ * JSON writes 64-bit numbers. Undefined without the key; reports a problem for any other value.
+ */
+function readGeneration(
+  reader: YamlReader,
+  entries: readonly Entry[],
+  prefix: string,
+): bigint | undefined {
+  const entry = entries.find(({ key }) => key === 'generation');
+  if (entry === undefined) return undefined;
+  const value = isScalar(entry.value) ? entry.value.value : undefined;
+  if (typeof value === 'bigint' && value >= 0n) return value;
+  if (typeof value === 'string' && /^\d{1,19}$/.test(value)) return BigInt(value);
+  reader.report(
+    entry.value ?? entry.keyNode,
+    `${prefix}generation`,
+    `expected the whole number that "-o yaml" prints, got ${describeNode(entry.value)}`,
+  );
+  return undefined;
 }
 
 /** Returns the kind of a document; reports a problem and returns undefined for any other text. */
@@ -245,7 +270,8 @@ function describeUnknownKey(key: string, bodyKeys: readonly string[]): string {
 
 /**
  * Keys of the output of `get -o yaml` that the cluster writes. They are ignored, so that the output
- * can be changed and applied.
+ * can be changed and applied; only `generation` is compared with the cluster, see
+ * {@link ObjectId.generation}.
  */
 const KEYS_SET_BY_CLUSTER = new Set([
   'status',

@@ -90,7 +90,7 @@ spec:
 });
 
 describe('the output of get as a manifest', () => {
-  it('gives the same spec for any spec, for one workload and for a list, in YAML and in JSON', () => {
+  it('gives the same spec and the generation for any spec, for one workload and for a list, in YAML and in JSON', () => {
     fc.assert(
       fc.property(arbitrarySpec, fc.boolean(), (spec, isYaml) => {
         const print = isYaml ? printYaml : (value: unknown) => JSON.stringify(value);
@@ -100,14 +100,17 @@ describe('the output of get as a manifest', () => {
           spec,
         });
         expect(parse(print(one))).toEqual({
-          workloads: [toEntry(spec)],
+          workloads: [{ ...toEntry(spec), generation: 3n }],
           services: [],
           routes: [],
           configs: [],
           problems: [],
         });
         expect(parse(print({ workloads: [one, two] }))).toEqual({
-          workloads: [toEntry(spec), toEntry(spec, 'b')],
+          workloads: [toEntry(spec), toEntry(spec, 'b')].map((entry) => ({
+            ...entry,
+            generation: 3n,
+          })),
           services: [],
           routes: [],
           configs: [],

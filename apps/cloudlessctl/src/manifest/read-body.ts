@@ -15,10 +15,15 @@ export interface ObjectEntries {
   readonly prefix: string;
 }
 
-/** Namespace and name of an object. */
+/** Namespace and name of an object, and the generation that its manifest was printed from. */
 export interface ObjectId {
   readonly namespace: string;
   readonly name: string;
+  /**
+   * The line `generation` of the output of `get -o yaml`. `apply` refuses a manifest that would
+   * change a newer generation. Absent: the manifest applies to any generation.
+   */
+  readonly generation?: bigint;
 }
 
 /** A kind whose documents have the fields of the request that creates the object. */
@@ -61,7 +66,8 @@ export function readRequestBody<Desc extends DescMessage>(
     if (json !== undefined) body[field.jsonName] = json;
   }
   if (reader.problems.length > before || id === undefined) return undefined;
-  const request = fromJson(schema, { ...id, ...body });
+  const { namespace, name } = id;
+  const request = fromJson(schema, { namespace, name, ...body });
   for (const { field, message } of checks.flatMap((check) => findViolations(check, request))) {
     const place = locate(document, entries, field);
     reader.report(place.node, `${prefix}${place.path}`, message);

@@ -8,34 +8,35 @@ import type { WorkloadName } from '../../names.js';
 import { formatObjectName } from '../../object-name.js';
 import type { Style } from '../../output/style.js';
 import { formatUses, type Use } from '../../views/use-view.js';
+import { requireFreshChanges } from '../objects/object-change.js';
 import { findUses } from '../values/workload-uses.js';
 import { formatValueChanges, isEqual } from './value-changes.js';
 
+/** A change of one config that a manifest describes. */
+interface ConfigPut extends WorkloadName {
+  readonly action: 'CREATE' | 'UPDATE' | 'NOTHING';
+  readonly wanted: ManifestConfig;
+  /** Undefined: the config does not exist. */
+  readonly current: Config | undefined;
+  /** The fields that change. */
+  readonly paths: readonly string[];
+  /** The workloads that new values change; empty when the values stay. */
+  readonly uses: readonly Use[];
+}
+
 /** Changes of one config by a manifest. */
-export type ConfigChange = WorkloadName &
-  (
-    | {
-        readonly action: 'CREATE' | 'UPDATE' | 'NOTHING';
-        readonly wanted: ManifestConfig;
-        /** Undefined: the config does not exist. */
-        readonly current: Config | undefined;
-        /** The fields that change. */
-        readonly paths: readonly string[];
-        /** The workloads that new values change; empty when the values stay. */
-        readonly uses: readonly Use[];
-      }
-    | { readonly action: 'DELETE' }
-  );
+export type ConfigChange = ConfigPut | (WorkloadName & { readonly action: 'DELETE' });
 
 /**
  * Compares configs of manifests with those of the cluster. Nothing is changed.
- * @throws {@link CliFailure} with exit code 4 that lists the immutable configs whose values differ.
+ * @throws {@link CliFailure} with exit code 4 that lists the immutable configs whose values differ,
+ *   or the configs whose manifest has an older generation.
  */
 export async function planConfigs(
   session: CliSession,
   configs: readonly ManifestConfig[],
 ): Promise<readonly ConfigChange[]> {
-  const changes: ConfigChange[] = [];
+  const changes: ConfigPut[] = [];
   const refusals: string[] = [];
   for (const wanted of configs) {
     const { namespace, name } = wanted;
@@ -51,6 +52,7 @@ export async function planConfigs(
   }
   if (refusals.length > 0)
     throw new CliFailure(ExitCode.conflict, ['nothing was applied:', ...refusals].join('\n'));
+  requireFreshChanges('config', changes);
   return changes;
 }
 

@@ -6,6 +6,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import type { WorkloadName } from '../../names.js';
 import type { Style } from '../../output/style.js';
 import { formatFieldChange } from '../../views/field-change-view.js';
+import { requireFreshManifests } from './check-generation.js';
 
 /** A change of a field, as plans of workloads have. */
 type FieldChangeInit = Required<
@@ -98,6 +99,33 @@ export function toPutChange<Desc extends DescMessage, Wanted extends WorkloadNam
   const action = current === undefined ? 'CREATE' : fields.length > 0 ? 'UPDATE' : 'NOTHING';
   const { namespace, name } = wanted;
   return { namespace, name, action, current, fields, wanted };
+}
+
+/**
+ * Checks that no manifest would take newer changes back.
+ * @param kind - For messages; `cloudlessctl get KIND NAME` prints the object.
+ * @throws {@link CliFailure} with exit code 4, see {@link requireFreshManifests}.
+ */
+export function requireFreshChanges(
+  kind: 'service' | 'route' | 'config',
+  changes: readonly {
+    readonly action: string;
+    readonly wanted: WorkloadName & { readonly generation?: bigint };
+    readonly current: { readonly generation: bigint } | undefined;
+  }[],
+): void {
+  requireFreshManifests(
+    changes.flatMap(({ action, wanted, current }) =>
+      action === 'NOTHING' || current === undefined
+        ? []
+        : {
+            subject: formatName({ noun: kind }, wanted),
+            fetchCommand: `cloudlessctl ${kind} get ${wanted.namespace}/${wanted.name} -o yaml`,
+            generation: wanted.generation,
+            current: current.generation,
+          },
+    ),
+  );
 }
 
 /**

@@ -129,6 +129,9 @@ async function storePlan(session: CliSession, changes: readonly ChangeInit[]): P
     throw createUsageFailure(
       `one plan stores at most ${first.length} changes, and this command makes ${changes.length}; make several plans, or use --dry-run`,
     );
+  // A stored plan of a stale manifest could be executed later.
+  if (first.some(({ manifestGeneration }) => manifestGeneration !== undefined))
+    await predictChanges(session, first);
   return createPlan(session, first, /* validateOnly */ false);
 }
 

@@ -1,13 +1,24 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { PlanWarning_Kind as Kind, readErrorDetails } from '@cloudless/api';
+import {
+  PlanWarning_Kind as Kind,
+  WorkloadPlan_Action as Action,
+  readErrorDetails,
+} from '@cloudless/api';
 import type { Plan, PlanWarning, PlannedChangeSchema } from '@cloudless/api';
 import { formatWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { isTransient } from '../../call/call-failure.js';
+import { requireFreshManifests, type DatedChange } from '../objects/check-generation.js';
 
 /** A change of a plan, as CreatePlan accepts it. */
-export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
+export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema> & {
+  /**
+   * Generation in the manifest of the workload, see {@link requireFreshManifests}. The coordinator
+   * does not see this field, because a stale manifest that changes nothing is no error.
+   */
+  readonly manifestGeneration?: bigint;
+};
 
 /** Limit of the API for the changes of one plan. */
 export const MAX_CHANGES = 16;
@@ -17,6 +28,7 @@ export const MAX_CHANGES = 16;
  * @param validateOnly - True: nothing is stored.
  * @throws {@link ConnectError} with the code of the coordinator. The message of a refused change
  *   names its workload or node, instead of the index of the change in the request.
+ *   {@link CliFailure} with exit code 4 for manifests that would take newer changes back.
  */
 export async function createPlan(
   session: CliSession,
@@ -24,10 +36,12 @@ export async function createPlan(
   validateOnly: boolean,
 ): Promise<Plan> {
   try {
-    return await session.client.createPlan(
+    const plan = await session.client.createPlan(
       { changes: [...changes], validateOnly },
       session.getCallOptions(),
     );
+    requireFreshManifests(changes.flatMap((change) => findDatedChange(change, plan)));
+    return plan;
   } catch (reason) {
     if (!(reason instanceof ConnectError) || reason.code !== Code.InvalidArgument) throw reason;
     const message = reason.rawMessage.replaceAll(
@@ -38,6 +52,22 @@ export async function createPlan(
     refusal.details = reason.details;
     throw refusal;
   }
+}
+
+/** Returns the change of a manifest with a generation, when the change has an effect. */
+function findDatedChange(
+  { change, manifestGeneration: generation }: ChangeInit,
+  plan: Plan,
+): readonly DatedChange[] {
+  if (generation === undefined || change?.case !== 'apply') return [];
+  const { namespace = '', name = '' } = change.value;
+  return plan.workloads
+    .filter((each) => each.namespace === namespace && each.name === name)
+    .filter(({ action }) => action !== Action.NOTHING)
+    .map(({ generation: current }) => ({
+      ...{ subject: formatWorkloadName({ namespace, name }), generation, current },
+      fetchCommand: `cloudlessctl get workloads ${namespace}/${name} -o yaml`,
+    }));
 }
 
 /**

@@ -3,6 +3,7 @@ import type { CliSession } from '../../call/cli-session.js';
 import type { ManifestRoute } from '../../manifest/manifest-route.js';
 import {
   getIfExists,
+  requireFreshChanges,
   toLabelChanges,
   toPutChange,
   type ChangedKind,
@@ -28,6 +29,8 @@ export const ROUTE_CHANGES: ChangedKind<ManifestRoute, Route> = {
  * Compares routes of manifests with those of the cluster. Nothing is changed.
  * @returns The changes in the order in which they are made: updates first, because an update may
  *   free a host and path prefix that a new route takes.
+ * @throws {@link CliFailure} with exit code 4 that lists the routes whose manifest has an older
+ *   generation.
  */
 export async function planRoutes(
   session: CliSession,
@@ -41,6 +44,7 @@ export async function planRoutes(
     );
     changes.push(compareRoute(wanted, current));
   }
+  requireFreshChanges('route', changes);
   return [
     ...changes.filter(({ current }) => current !== undefined),
     ...changes.filter(({ current }) => current === undefined),

@@ -12,7 +12,13 @@ import { InvalidInputError } from '@cloudless/base';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import type { ManifestService } from '../../manifest/manifest-service.js';
-import { getIfExists, toPutChange, type ObjectChange } from '../objects/object-change.js';
+import {
+  getIfExists,
+  requireFreshChanges,
+  toPutChange,
+  type ObjectChange,
+  type PutChange,
+} from '../objects/object-change.js';
 import { formatServiceName } from './find-service.js';
 
 /** Changes of one service by a manifest. */
@@ -21,14 +27,15 @@ export type ServiceChange = ObjectChange<ManifestService, Service>;
 /**
  * Compares services of manifests with those of the cluster. Nothing is changed.
  * @throws {@link CliFailure} with exit code 4 that lists the services that cannot be changed: those
- *   of `spec.expose` of a workload, and those that would become headless or external.
+ *   of `spec.expose` of a workload, those that would become headless or external, and those whose
+ *   manifest has an older generation.
  */
 export async function planServices(
   session: CliSession,
   services: readonly ManifestService[],
   consequence = 'nothing was applied',
 ): Promise<readonly ServiceChange[]> {
-  const changes: ServiceChange[] = [];
+  const changes: PutChange<ManifestService, Service>[] = [];
   const refusals: string[] = [];
   for (const wanted of services) {
     const { namespace, name } = wanted;
@@ -41,6 +48,7 @@ export async function planServices(
   }
   if (refusals.length > 0)
     throw new CliFailure(ExitCode.conflict, [`${consequence}:`, ...refusals].join('\n'));
+  requireFreshChanges('service', changes);
   return changes;
 }
 
@@ -59,7 +67,10 @@ function findRefusal(current: Service, { spec }: ManifestService): string | unde
   }
 }
 
-function compareService(wanted: ManifestService, current: Service | undefined): ServiceChange {
+function compareService(
+  wanted: ManifestService,
+  current: Service | undefined,
+): PutChange<ManifestService, Service> {
   const spec = withServiceDefaults(wanted.spec);
   if (current !== undefined) keepNodePorts(getSpec(current), spec);
   const before =

@@ -80,7 +80,8 @@ async function readChanges(invocation: Invocation): Promise<ManifestChanges> {
       ...manifests.workloads.map(
         // The mask `*` replaces the whole spec, except that a manifest without a replica count keeps
         // the current count.
-        ({ namespace, name, spec }): ChangeInit => ({
+        ({ namespace, name, spec, generation }): ChangeInit => ({
+          ...(generation === undefined ? {} : { manifestGeneration: generation }),
           change: {
             case: 'apply',
             value: { namespace, name, spec, updateMask: { paths: ['*'] }, ...override },
