@@ -9,9 +9,10 @@ import { checkServer } from '../../config/context.js';
 import { editContexts, getConfigPath, readContexts } from '../../config/contexts.js';
 import type { Context, Contexts } from '../../config/context.js';
 import { firstServer, joinServers, splitServers } from '../../config/server-list.js';
+import { resolvePath } from '../../config/settings.js';
 import { createPendingKey, issueIdentity } from '../../identity/issue-identity.js';
 import { toTokenAccess } from '../../identity/load-access.js';
-import { writeIdentity } from '../../identity/stored-identity.js';
+import { readIdentity, writeIdentity } from '../../identity/stored-identity.js';
 import type { StoredIdentity } from '../../identity/stored-identity.js';
 import type { UserToken } from '../../identity/token-text.js';
 import { readLoginToken } from '../../identity/read-login-token.js';
@@ -37,6 +38,15 @@ interface LoginTarget {
   readonly server: string;
   readonly name: string;
   readonly configPath: string;
+  /** The user whose identity the context had before; undefined when no identity can be read. */
+  readonly userBefore: string | undefined;
+}
+
+/** Who uses the context after the login. */
+interface Login {
+  readonly access: ServerAccess;
+  /** Name of the user, such as `user/ada`. */
+  readonly user: string;
 }
 
 async function login(invocation: LocalInvocation): Promise<void> {
@@ -51,7 +61,12 @@ async function login(invocation: LocalInvocation): Promise<void> {
   await session.printNotice(
     `logged in to ${target.server}; the current context is ${target.name} in ${target.configPath}`,
   );
-  await withSession(session, target, loggedIn, (opened) => printIdentity(opened));
+  const { userBefore } = target;
+  if (userBefore !== undefined && userBefore !== loggedIn.user)
+    await session.printNotice(
+      `the context ${target.name} was ${userBefore} before, and is ${loggedIn.user} now; to keep a context for each user, log in with --name`,
+    );
+  await withSession(session, target, loggedIn.access, (opened) => printIdentity(opened));
 }
 
 /**
@@ -75,7 +90,7 @@ async function storeIdentity(
   invocation: LocalInvocation,
   target: LoginTarget,
   access: ServerAccess,
-): Promise<ServerAccess> {
+): Promise<Login> {
   const { session } = invocation;
   const description = getTextOption(invocation, 'description') ?? session.io.hostName;
   const key = await createPendingKey();
@@ -83,13 +98,14 @@ async function storeIdentity(
     await issueIdentity(opened.users, target.server, key, description, opened.getCallOptions()),
     await findServers(opened, target),
   ]);
-  const directory = toDirectory(target);
+  const identityDir = toIdentityDir(target);
+  const directory = resolvePath(target.configPath, identityDir);
   const { files } = session.io;
   await files.remove(`${directory}/token`);
   await files.remove(`${directory}/pending-key.json`);
   await writeIdentity(files, directory, identity);
-  await writeContext(session, { ...target, server }, { identityDir: `identities/${target.name}` });
-  return toAccess(identity);
+  await writeContext(session, { ...target, server }, { identityDir });
+  return { access: toAccess(identity), user: identity.principal };
 }
 
 const toAccess = (identity: StoredIdentity): ServerAccess => ({
@@ -103,12 +119,13 @@ async function keepToken(
   target: LoginTarget,
   token: UserToken,
   access: ServerAccess,
-): Promise<ServerAccess> {
-  const server = await withSession(session, target, access, async (opened) => {
-    await opened.users.whoAmI({}, opened.getCallOptions());
-    return findServers(opened, target);
-  });
-  const directory = toDirectory(target);
+): Promise<Login> {
+  const [{ principal }, server] = await withSession(session, target, access, async (opened) => [
+    await opened.users.whoAmI({}, opened.getCallOptions()),
+    await findServers(opened, target),
+  ]);
+  const identityDir = toIdentityDir(target);
+  const directory = resolvePath(target.configPath, identityDir);
   await session.io.files.remove(directory);
   await session.io.files.replaceSecret(`${directory}/token`, `${token.text}\n`);
   const { caFile } = session.settings.credentials;
@@ -116,11 +133,11 @@ async function keepToken(
     session,
     { ...target, server },
     {
-      tokenFile: `identities/${target.name}/token`,
+      tokenFile: `${identityDir}/token`,
       ...(caFile === undefined ? {} : { caFile: resolve(caFile) }),
     },
   );
-  return access;
+  return { access, user: principal };
 }
 
 /** Runs an action with a session that uses the given access. */
@@ -133,9 +150,30 @@ function withSession<Result>(
   return runWithSession(new CliSession(io, { ...settings, server }, style, access), action);
 }
 
-/** Returns the directory of the identity of a context, beside the configuration file. */
-function toDirectory({ configPath, name }: LoginTarget): string {
-  return `${configPath.slice(0, configPath.lastIndexOf('/') + 1)}identities/${name}`;
+/**
+ * Returns the directory of the identity of a context, relative to the directory of the configuration
+ * file. Each configuration file has directories of its own, so that a login with one file does not
+ * change who another file is: `identities/CONTEXT` for `config.yaml`, and `FILE.identities/CONTEXT`
+ * for any other name.
+ */
+function toIdentityDir({ configPath, name }: LoginTarget): string {
+  const file = configPath.slice(configPath.lastIndexOf('/') + 1);
+  return `${file === 'config.yaml' ? '' : `${file}.`}identities/${name}`;
+}
+
+/** Returns the user of the identity that a context has; undefined without a readable identity. */
+async function readUser(
+  { io }: LocalSession,
+  configPath: string,
+  context: Context | undefined,
+): Promise<string | undefined> {
+  if (context?.identityDir === undefined) return undefined;
+  try {
+    const identity = await readIdentity(io.files, resolvePath(configPath, context.identityDir));
+    return identity?.principal;
+  } catch {
+    return undefined; // The login replaces a damaged file.
+  }
 }
 
 /** Writes the context and makes it the current one. The namespace of the context stays. */
@@ -182,12 +220,13 @@ async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
     throw createUsageFailure(
       `--name: expected letters, digits, dots, hyphens and underscores, got ${JSON.stringify(name)}`,
     );
-  const present = known.contexts.get(name)?.server;
+  const context = known.contexts.get(name);
+  const present = context?.server;
   if (present !== undefined && !sharesServer(present, server))
     throw createUsageFailure(
       `the context ${name} has the server ${present}; choose another name with --name, or change the context first: cloudlessctl context set ${name} --server ${server}`,
     );
-  return { server, name, configPath };
+  return { server, name, configPath, userBefore: await readUser(session, configPath, context) };
 }
 
 /** Returns the context of a server, the current context first; undefined when there is none. */

@@ -124,6 +124,44 @@ describe('cloudlessctl login', () => {
     expect(`${result.stdout}${result.stderr}`).not.toContain(USER_TOKEN.slice(0, 30));
   });
 
+  it('keeps the identities of two configuration files in one directory apart', async () => {
+    const [a, b] = ['a.yaml', 'b.yaml'].map((name) => `/etc/cloudless/${name}`);
+    const first = await runLogin([SERVER, ...WITH_FILE], { env: { CLOUDLESS_CONFIG: a ?? '' } });
+    const second = await runLogin([SERVER, ...WITH_FILE], {
+      env: { CLOUDLESS_CONFIG: b ?? '' },
+      files: first.files,
+    });
+    const identity = '/etc/cloudless/a.yaml.identities/cluster.example/identity.json';
+    expect(first.files[a ?? '']).toContain('identityDir: a.yaml.identities/cluster.example\n');
+    expect(second.files[identity]).toBe(first.files[identity]);
+    expect(second.files[identity.replace('a.yaml', 'b.yaml')]).toContain('user/ada');
+    const token = await runLogin([SERVER, ...WITH_FILE, '--keep-token'], {
+      env: { CLOUDLESS_CONFIG: b ?? '' },
+      files: second.files,
+    });
+    expect(token.files['/etc/cloudless/b.yaml.identities/cluster.example/token']).toBeDefined();
+    expect(token.files[b ?? '']).toContain('tokenFile: b.yaml.identities/cluster.example/token\n');
+    expect(token.files[identity]).toBe(first.files[identity]);
+  });
+
+  it.each([
+    { before: 'user/admin', flags: [], says: true },
+    { before: 'user/admin', flags: ['--keep-token'], says: true },
+    { before: 'user/ada', flags: [], says: false },
+  ])(
+    'login as user/ada with flags $flags to the context of $before: names both is $says',
+    async ({ before, flags, says }) => {
+      const present = formatIdentityFile({ ...anIdentity(NOW_MS), principal: before });
+      const { exitCode, stderr } = await runLogin([...WITH_FILE, ...flags], {
+        files: { ...LOGGED_IN, [`${FOLDER}/identities/prod/identity.json`]: present },
+      });
+      expect(exitCode).toBe(0);
+      const notice =
+        'the context prod was user/admin before, and is user/ada now; to keep a context for each user, log in with --name\n';
+      expect(stderr.endsWith(notice)).toBe(says);
+    },
+  );
+
   it('logs in again to the server of the current context', async () => {
     const { exitCode, files: after } = await runLogin(WITH_FILE, { files: LOGGED_IN });
     expect(exitCode).toBe(0);
