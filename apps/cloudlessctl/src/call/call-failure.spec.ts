@@ -35,6 +35,18 @@ describe('describeCallFailure', () => {
     expect(exitCodeOf(toConnectError(new CloudlessError(reason, 'x')))).toBe(exitCode);
   });
 
+  it('says that the connection was lost when the coordinator died during the call', () => {
+    const reset = new ConnectError(
+      'http/2 stream closed with error code CANCEL (0x8)',
+      Code.Canceled,
+    );
+    expect(describeCallFailure(reset, target, 0)).toMatchObject({
+      exitCode: ExitCode.unavailable,
+      message:
+        'the connection to the coordinator (http://127.0.0.1:8080) was lost before the call ended. Repeat the command; before a change is repeated, check whether the change was made',
+    });
+  });
+
   it('returns the exit code of the error code without a reason', () => {
     expect(exitCodeOf(new ConnectError('x', Code.ResourceExhausted))).toBe(ExitCode.noCapacity);
   });

@@ -88,6 +88,12 @@ export function describeCallFailure(
       },
     );
   }
+  if (isServerReset(reason))
+    return new CliFailure(
+      ExitCode.unavailable,
+      `the connection to the coordinator (${target.server}) was lost before the call ended. Repeat the command; before a change is repeated, check whether the change was made`,
+      { cause: reason },
+    );
   const hint = readLeaderHint(reason);
   if (hint !== undefined)
     return new CliFailure(exitCode, describeMissingLeader(reason, hint), { cause: reason });

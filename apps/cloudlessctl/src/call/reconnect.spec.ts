@@ -66,8 +66,19 @@ describe('withReconnect', () => {
   it('continues with the next attempt after a connection error, and reports the loss once', async () => {
     expect(await run([['a', lost], [lost], ['b']])).toMatchObject({
       items: ['a', 'b'],
-      losses: ['[unavailable] no leader'],
+      losses: ['connection to the coordinator lost ([unavailable] no leader), reconnecting'],
       result: 'ended',
+    });
+  });
+
+  it('reports a crash of the coordinator as a lost connection, not as a cancellation', async () => {
+    const crash = new ConnectError(
+      'http/2 stream closed with error code CANCEL (0x8)',
+      Code.Canceled,
+    );
+    expect(await run([['a', crash], ['b']])).toMatchObject({
+      items: ['a', 'b'],
+      losses: ['connection to the coordinator lost, reconnecting'],
     });
   });
 
@@ -109,7 +120,10 @@ describe('withReconnect', () => {
   it('waits for an overloaded coordinator for longer than a minute', async () => {
     const refusals = Array.from({ length: 40 }, () => [overloaded]);
     const { items, losses, startedAtMs } = await run([['a', lost], ...refusals, ['b']]);
-    expect({ items, losses }).toEqual({ items: ['a', 'b'], losses: ['[unavailable] no leader'] });
+    expect({ items, losses }).toEqual({
+      items: ['a', 'b'],
+      losses: ['connection to the coordinator lost ([unavailable] no leader), reconnecting'],
+    });
     expect(startedAtMs.at(-1)).toBeGreaterThan(120_000);
     // The minute begins with the last answer.
     const unreachable = await run([['a', lost], ...refusals, [lost]]);
@@ -125,10 +139,9 @@ describe('withReconnect', () => {
   it('treats the end of an endless stream as a lost connection', async () => {
     const { items, losses, result } = await run([['a'], ['b'], [lost]], { endless: true });
     expect(items).toEqual(['a', 'b']);
-    expect(losses).toEqual([
-      'the coordinator ended the stream',
-      'the coordinator ended the stream',
-    ]);
+    const notice =
+      'connection to the coordinator lost (the coordinator ended the stream), reconnecting';
+    expect(losses).toEqual([notice, notice]);
     expect(result).toBe(lost);
   });
 

@@ -24,8 +24,11 @@ export interface ReconnectOptions {
    * connection errors are retried.
    */
   isRetriable?(reason: unknown): boolean;
-  /** Called once for each loss of the connection, before the first attempt to reconnect. */
-  onLost(reason: string): Promise<void>;
+  /**
+   * Called once for each loss of the connection, before the first attempt to reconnect.
+   * @param notice - Says that the connection was lost, with the reason if one is known.
+   */
+  onLost(notice: string): Promise<void>;
 }
 
 /** Delay before the first attempt to reconnect. Each further attempt doubles the delay. */
@@ -79,11 +82,18 @@ export async function* withReconnect<Item>(
     }
     if (!isLost || overloadMs > 0) answeredAt = clock.now();
     if (clock.now() - answeredAt >= GIVE_UP_MS) throw failure;
-    if (!isLost) await options.onLost(failure instanceof Error ? failure.message : String(failure));
+    if (!isLost) await options.onLost(describeLoss(failure));
     isLost = true;
     await sleep(clock, Math.max(delayMs, overloadMs), signal);
     delayMs = Math.min(MAX_DELAY_MS, delayMs * 2);
   }
+}
+
+/** Describes a loss. Node reports a crash of the server as CANCEL, although nobody cancelled. */
+function describeLoss(failure: unknown): string {
+  const reason = failure instanceof Error ? failure.message : String(failure);
+  const detail = isServerReset(failure) ? '' : ` (${reason})`;
+  return `connection to the coordinator lost${detail}, reconnecting`;
 }
 
 /**

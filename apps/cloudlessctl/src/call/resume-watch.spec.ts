@@ -96,7 +96,28 @@ describe('cloudlessctl get workloads --watch', () => {
       'default last Running 2/2',
       '',
     ]);
-    expect(stderr.split('\n')).toContain('connection lost ([unavailable] no leader), reconnecting');
+    expect(stderr.split('\n')).toContain(
+      'connection to the coordinator lost ([unavailable] no leader), reconnecting',
+    );
+  });
+
+  it('prints a row that changes nothing in the table only once, also after a reconnect', async () => {
+    const put = (fields: Parameters<typeof aWorkload>[0], revision: bigint): WorkloadItem => ({
+      ...{ kind: Kind.PUT, workload: aWorkload(fields), revision },
+    });
+    const half = { status: { readyReplicas: 1 } };
+    const { watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
+      [put({}, 7n), { kind: Kind.SYNCED, revision: 9n }],
+      [put({ generation: 4n }, 11n), put({ generation: 5n }, 12n)],
+      [put({}, 13n), put(half, 14n), put({}, 15n), put({ name: 'last' }, 16n)],
+    ]);
+    const { stdout } = await runUntil(['get', 'workloads', '-w'], 'last', {
+      coordinator: { watchWorkloads: watch },
+    });
+    expect(splitRows(stdout).map((row) => row.split(' | ').slice(1, 4).join(' '))).toEqual([
+      ...['NAME STATUS READY', 'web Running 2/2', 'web Running 1/2', 'web Running 2/2'],
+      ...['last Running 2/2', ''],
+    ]);
   });
 
   it('restarts from the current state when the history is compacted', async () => {

@@ -50,8 +50,7 @@ export async function* resumeWatch<Item extends { readonly revision: bigint }>(
       }
     }
   };
-  const onLost = (reason: string): Promise<void> =>
-    session.printNotice(`connection lost (${reason}), reconnecting`);
+  const onLost = (notice: string): Promise<void> => session.printNotice(notice);
   const { hasAnswered = false } = watch;
   yield* withReconnect(open, {
     clock: session.io.clock,

@@ -483,7 +483,9 @@ describe('option --wait', () => {
     }
     const { exitCode, stderr } = await running;
     expect(exitCode).toBe(0);
-    expect(stderr).toBe('connection lost ([unavailable] no leader), reconnecting\n');
+    expect(stderr).toBe(
+      'connection to the coordinator lost ([unavailable] no leader), reconnecting\n',
+    );
   });
 
   it.each([

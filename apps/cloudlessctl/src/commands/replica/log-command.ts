@@ -114,7 +114,7 @@ function openLog(
     clock: session.io.clock,
     signal,
     endless: false,
-    onLost: (reason) => session.printNotice(`connection lost (${reason}), reconnecting`),
+    onLost: (notice) => session.printNotice(notice),
     isRetriable: isSlowReaderError,
   });
 }

@@ -1,4 +1,6 @@
-import { aWorkload, runCli } from '../../testing/run-cli.js';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { settle } from '@cloudless/base/testing';
+import { aWorkload, runCli, type CliOptions } from '../../testing/run-cli.js';
 
 const coordinator = {
   getWorkload: () =>
@@ -23,6 +25,43 @@ describe('cloudlessctl port-forward', () => {
       stdout: '',
       stderr: expect.stringContaining(says),
     });
+  });
+
+  it('says that the connection to the coordinator was lost when the coordinator dies', async () => {
+    const stop = new AbortController();
+    let onBroken = (): void => undefined;
+    const broken = new Promise<void>((resolve) => (onBroken = resolve));
+    const listen: CliOptions['listen'] = async (_, onConnection) => {
+      onConnection({
+        received: (async function* () {})(),
+        write: async () => undefined,
+        endSending: () => undefined,
+        resetConnection: onBroken,
+        closed: new AbortController().signal,
+      });
+      return { port: 4_711, close: () => undefined };
+    };
+    const crash = new ConnectError(
+      'http/2 stream closed with error code CANCEL (0x8)',
+      Code.Canceled,
+    );
+    const running = runCli(['port-forward', 'web', 'http'], {
+      coordinator: {
+        ...coordinator,
+        portForward: async function* () {
+          throw crash;
+        },
+      },
+      listen,
+      signal: stop.signal,
+    });
+    await broken;
+    await settle();
+    stop.abort();
+    const result = await running;
+    expect(result.stderr).toBe(
+      'cloudlessctl: connection to port http: the connection to the coordinator was lost\n',
+    );
   });
 
   it('names the local port that is in use, and closes the listeners it has already opened', async () => {

@@ -4,7 +4,7 @@ import { ConnectError } from '@connectrpc/connect';
 import { PortForwardRequestSchema, Port_Protocol, resolvePortName } from '@cloudless/api';
 import type { PortForwardRequest } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import { describeCallFailure } from '../../call/call-failure.js';
+import { describeCallFailure, isServerReset } from '../../call/call-failure.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { addNotes } from '../../help/help-format.js';
 import type { LocalConnection, LocalListener } from '../../io/io.js';
@@ -163,14 +163,20 @@ async function forwardConnection(
   } catch (reason) {
     connection.resetConnection();
     if (endSignal.aborted) return; // the local client has closed the connection
-    const failure =
-      reason instanceof ConnectError
-        ? describeCallFailure(reason, session.settings, session.nowMs)
-        : reason;
     await session.printNotice(
-      `cloudlessctl: connection to port ${port}: ${failure instanceof Error ? failure.message : String(failure)}`,
+      `cloudlessctl: connection to port ${port}: ${describeBreak(session, reason)}`,
     );
   }
+}
+
+/** Describes why a forwarded connection broke. */
+function describeBreak(session: CliSession, reason: unknown): string {
+  if (isServerReset(reason)) return 'the connection to the coordinator was lost';
+  const failure =
+    reason instanceof ConnectError
+      ? describeCallFailure(reason, session.settings, session.nowMs)
+      : reason;
+  return failure instanceof Error ? failure.message : String(failure);
 }
 
 /** Yields the start message, the data of the local client, and the end of that data. */

@@ -169,7 +169,9 @@ describe('secret rotate-key', () => {
     expect(new Set(requests.map(({ requestId }) => requestId)).size).toBe(1);
     expect(requests).toHaveLength(3);
     const lines = result.stderr.split('\n');
-    expect(lines.filter((line) => line.includes('connection lost'))).toHaveLength(1);
+    expect(
+      lines.filter((line) => line.includes('connection to the coordinator lost')),
+    ).toHaveLength(1);
     expect(lines.filter((line) => line.startsWith('master key: '))).toEqual([
       'master key: 4 of 10 versions encrypted again',
       'master key: 6 of 10 versions encrypted again',

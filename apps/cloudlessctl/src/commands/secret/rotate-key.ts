@@ -109,7 +109,7 @@ async function waitForRotation(
       // the end of the wait.
       isRetriable: (reason) =>
         reason instanceof ConnectError && reason.code === Code.DeadlineExceeded,
-      onLost: (reason) => session.printNotice(`connection lost (${reason}), reconnecting`),
+      onLost: (notice) => session.printNotice(notice),
     });
     for await (const state of states) {
       if (state.kind === 'running') await progress.show(state.info);
