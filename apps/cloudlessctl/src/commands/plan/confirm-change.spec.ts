@@ -128,6 +128,30 @@ describe('the prediction of a change', () => {
     },
   );
 
+  it.each([
+    { name: 'no node fits', warnings: [noNode], flags: [], exitCode: 7 },
+    { name: 'a replica would be lost', warnings: [forced], flags: [], exitCode: 9 },
+    { name: 'the warning is accepted', warnings: [noNode], flags: ['--accept-warnings'] },
+    { name: 'the drain is forced', warnings: [forced], flags: ['--force'] },
+    { name: 'there is no warning', warnings: [], flags: [] },
+  ])('node drain --dry-run ends as the drain itself when $name', async (row) => {
+    const { warnings, flags, exitCode = 0 } = row;
+    const { coordinator } = createCoordinator(warnings);
+    const drain = ['node', 'drain', 'n1', ...flags];
+    for (const format of [[], ['-o', 'json']]) {
+      const dryRun = await runCli([...drain, '--dry-run', ...format], { coordinator });
+      expect(dryRun).toMatchObject({
+        exitCode,
+        stdout: expect.stringContaining('n1'),
+        stderr:
+          exitCode === 0
+            ? ''
+            : 'cloudlessctl: the change has 1 warning: without a terminal it needs --accept-warnings\n',
+      });
+    }
+    expect((await runCli(drain, { coordinator })).exitCode).toBe(exitCode);
+  });
+
   it.each(VERBS)('$line asks nothing without warnings', async ({ line }) => {
     const { coordinator, changed } = createCoordinator([]);
     const terminal = anInteractiveTerminal('n\n');

@@ -25,6 +25,11 @@ export interface Confirmation {
   readonly question?: string;
   /** True with `--force`, which accepts the warnings about what it does. Default: false. */
   readonly isForced?: boolean;
+  /**
+   * True: `--dry-run` ends with the exit code with which the change itself ends without a terminal,
+   * so that scripts can test whether the change would be made. Default: false, exit code 0.
+   */
+  readonly failsDryRun?: boolean;
 }
 
 /**
@@ -80,7 +85,7 @@ export async function confirmWarnings(
   const isAccepted = hasFlag(invocation, 'acceptWarnings');
   if (asked.length > 0 && !isAccepted && !canAsk(session.io)) {
     throw new CliFailure(
-      lacksCapacity ? ExitCode.noCapacity : ExitCode.notConfirmed,
+      toRefusalCode(lacksCapacity),
       [
         `nothing was changed: the change has ${formatCount(asked.length, 'warning')}; to make it anyway, use --accept-warnings`,
         ...asked.map((warning) => `  ${toOneLine(warning)}`),
@@ -93,6 +98,29 @@ export async function confirmWarnings(
   if (question === undefined && (asked.length === 0 || isAccepted)) return false;
   if (await askUser(session.io, question ?? 'Continue?')) return true;
   throw new CliFailure(ExitCode.notConfirmed, 'nothing was changed');
+}
+
+/** Returns the exit code of a change with warnings that need a confirmation and have none. */
+function toRefusalCode(lacksCapacity: boolean): number {
+  return lacksCapacity ? ExitCode.noCapacity : ExitCode.notConfirmed;
+}
+
+/**
+ * Ends a dry run whose prediction was shown, see {@link Confirmation.failsDryRun}.
+ * @throws {@link CliFailure} with exit code 9, or 7 when no node fits a replica, when the change
+ *   needs a confirmation that no option gives.
+ */
+export function requireConfirmedPreview(
+  invocation: Invocation,
+  plans: readonly Plan[],
+  isForced: boolean,
+): void {
+  const { asked, lacksCapacity } = collectWarnings(plans, isForced);
+  if (asked.length === 0 || hasFlag(invocation, 'acceptWarnings')) return;
+  throw new CliFailure(
+    toRefusalCode(lacksCapacity),
+    `the change has ${formatCount(asked.length, 'warning')}: without a terminal it needs --accept-warnings`,
+  );
 }
 
 /**

@@ -13,7 +13,7 @@ import { formatConfigChanges } from '../config/plan-configs.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { formatRouteName } from '../route/find-route.js';
 import { formatServiceName } from '../service/find-service.js';
-import { confirmChanges, type Confirmation } from './confirm-change.js';
+import { confirmChanges, requireConfirmedPreview, type Confirmation } from './confirm-change.js';
 import { executeStoredPlan, isPlanId } from './execute-plan.js';
 import {
   createPlan,
@@ -55,7 +55,10 @@ export async function handleChangeOptions(
   confirmation: Confirmation = {},
   readOthers?: ReadOthers,
 ): Promise<boolean> {
-  if (await handlePreviewOptions(invocation, createChanges, readOthers)) return true;
+  const { failsDryRun = false, isForced = false } = confirmation;
+  const checkPreview = (plans: readonly Plan[]): void =>
+    failsDryRun ? requireConfirmedPreview(invocation, plans, isForced) : undefined;
+  if (await handlePreviewOptions(invocation, createChanges, readOthers, checkPreview)) return true;
   await confirmChanges(invocation, await createChanges(), confirmation);
   return false;
 }
@@ -65,12 +68,15 @@ export type ReadOthers = () => Promise<ObjectChanges>;
 
 /**
  * Handles `--plan-id`, `--dry-run` and `--plan`.
+ * @param checkPreview - Called with the predictions of `--dry-run` after they were shown; throws the
+ *   failure with which the command ends. Default: exit code 0.
  * @returns True when the command is done.
  */
 export async function handlePreviewOptions(
   invocation: Invocation,
   createChanges: CreateChanges,
   readOthers: ReadOthers = async () => NO_OBJECT_CHANGES,
+  checkPreview: (plans: readonly Plan[]) => void = () => undefined,
 ): Promise<boolean> {
   const { session } = invocation;
   const planId = getTextOption(invocation, 'planId');
@@ -103,24 +109,28 @@ export async function handlePreviewOptions(
       `a stored plan contains workloads only, and the manifests contain ${other}; use --dry-run, or keep the workloads in files of their own`,
     );
   if (isPlan) await printPlan(session, await storePlan(session, changes));
-  else await printPreview(session, changes, others);
+  else checkPreview(await printPreview(session, changes, others));
   return true;
 }
 
-/** Prints the prediction of changes, configs first, as they are applied. */
+/** Prints the prediction of changes, configs first, as they are applied, and returns the plans. */
 async function printPreview(
   session: CliSession,
   changes: readonly ChangeInit[],
   others: ObjectChanges,
-): Promise<void> {
+): Promise<readonly Plan[]> {
   const { configs } = others;
-  if (configs.length === 0)
-    return printPrediction(session, await predictChanges(session, changes), others);
+  if (configs.length === 0) {
+    const predicted = await predictChanges(session, changes);
+    await printPrediction(session, predicted, others);
+    return predicted;
+  }
   const { plans, waiting } = await predictBeforeConfigs(session, changes);
   if (!session.isStructured) await session.print(formatConfigChanges(configs, session.style));
   await printPrediction(session, plans, others);
   for (const subject of waiting)
     await session.printNotice(`${subject}: not predicted, because a config does not exist yet`);
+  return plans;
 }
 
 async function storePlan(session: CliSession, changes: readonly ChangeInit[]): Promise<Plan> {
