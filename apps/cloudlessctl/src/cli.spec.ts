@@ -29,6 +29,11 @@ describe('cloudlessctl', () => {
       message: 'cloudlessctl: the number of replicas: expected a whole number, got "many"',
     },
     {
+      argv: ['scale', 'web', '10000000000'],
+      message:
+        'cloudlessctl: the number of replicas: expected a whole number from 0 to 1000000, got "10000000000"',
+    },
+    {
       argv: ['scale', 'web', '--', '-1'],
       message: 'cloudlessctl: the number of replicas is missing: only a command may follow --',
     },

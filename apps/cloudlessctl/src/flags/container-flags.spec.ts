@@ -303,6 +303,14 @@ describe('container flags', () => {
       flags: ['--pull', 'allways'],
       says: '--pull: expected one of IfNotPresent, Always, Never, got "allways"; did you mean Always?',
     },
+    {
+      flags: ['--replicas', '99999999999'],
+      says: '--replicas: expected a whole number from 0 to 1000000, got "99999999999"',
+    },
+    {
+      flags: ['--pids-limit', '9999999999'],
+      says: '--pids-limit: expected a whole number from 0 to 999999999, got "9999999999"',
+    },
     { flags: ['--pids-limit', 'x'], says: '--pids-limit: expected a whole number, got "x"' },
     {
       flags: ['--port', '1:2:3'],

@@ -78,19 +78,30 @@ export function parseNumericId(flag: string, text = '', hint = ''): JsonValue {
 /** Returns all values of a flag. */
 export const parseList = (texts: readonly string[]): JsonValue => [...texts];
 
-/** Creates a parser for a non-negative whole number. */
-export function createWholeNumberParser(flag: string): (texts: readonly string[]) => JsonValue {
-  return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '');
+/** Creates a parser for a non-negative whole number, see {@link parseWholeNumber}. */
+export function createWholeNumberParser(
+  flag: string,
+  greatest?: number,
+): (texts: readonly string[]) => JsonValue {
+  return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '', greatest);
 }
+
+/** Greatest number of replicas that the API accepts. */
+export const MAX_REPLICAS = 1_000_000;
 
 /**
  * Parses a non-negative whole number of at most 9 digits.
  * @param subject - The flag or the meaning of the number, for the error message.
+ * @param greatest - Greatest number that the API accepts, for the message about a number with more
+ *   digits. The coordinator refuses other numbers above. Default: the greatest with 9 digits.
+ * @throws {@link CliFailure} with exit code 2.
  */
-export function parseWholeNumber(subject: string, value: string): number {
-  if (!/^\d{1,9}$/.test(value))
-    throw createUsageFailure(`${subject}: expected a whole number, got ${JSON.stringify(value)}`);
-  return Number(value);
+export function parseWholeNumber(subject: string, value: string, greatest = 999_999_999): number {
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  const range = /^\d+$/.test(value) ? ` from 0 to ${greatest}` : '';
+  throw createUsageFailure(
+    `${subject}: expected a whole number${range}, got ${JSON.stringify(value)}`,
+  );
 }
 
 /**

@@ -13,6 +13,7 @@ import {
   createPairParser,
   parseText,
   createUnitParser,
+  MAX_REPLICAS,
   createWholeNumberParser,
   createEnumParser,
 } from './flag-values.js';
@@ -102,7 +103,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'number',
     description: 'number of replicas',
     path: 'replicas',
-    parse: createWholeNumberParser('--replicas'),
+    parse: createWholeNumberParser('--replicas', MAX_REPLICAS),
   },
   {
     flag: '--port',

@@ -1,4 +1,5 @@
 import { WorkloadSpecSchema } from '@cloudless/api';
+import { MAX_REPLICAS } from '../flags/flag-values.js';
 import { findField, listFields } from './find-field.js';
 import type { ManifestField } from './find-field.js';
 
@@ -11,7 +12,7 @@ function field(path: string): ManifestField {
 
 describe('findField', () => {
   it.each([
-    ['spec.replicas', 'whole number, 0 to 1000000'],
+    ['spec.replicas', `whole number, 0 to ${MAX_REPLICAS}`],
     ['spec.image', 'text'],
     ['spec.terminationGracePeriod', 'duration such as 500ms, 2s or 1h30m'],
     ['spec.resources.limits.cpuMillis', 'CPU such as 500m or 0.5'],

@@ -1,7 +1,7 @@
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { WorkloadName } from '../../names.js';
-import { parseWholeNumber } from '../../flags/spec-flags.js';
+import { MAX_REPLICAS, parseWholeNumber } from '../../flags/flag-values.js';
 import { getTextOption, requireOperand, requireOperands } from '../options.js';
 import { readOverride } from '../plan/override-option.js';
 import { changeWorkloads } from './report-change.js';
@@ -48,7 +48,7 @@ async function readScaling(invocation: Invocation): Promise<Scaling> {
       throw createUsageFailure(
         `the number of replicas is given twice: remove ${last} or --replicas ${flag}`,
       );
-    const replicas = parseWholeNumber('--replicas', flag);
+    const replicas = parseWholeNumber('--replicas', flag, MAX_REPLICAS);
     return { names: await selectWorkloads(invocation), replicas };
   }
   if (getTextOption(invocation, 'selector') !== undefined)
@@ -60,7 +60,7 @@ async function readScaling(invocation: Invocation): Promise<Scaling> {
     throw createUsageFailure(
       `give the number of replicas: cloudlessctl scale ${operands.join(' ')} --replicas NUMBER`,
     );
-  const replicas = parseWholeNumber('the number of replicas', text);
+  const replicas = parseWholeNumber('the number of replicas', text, MAX_REPLICAS);
   return { names: await selectWorkloads(invocation, names.reverse()), replicas };
 }
 
