@@ -377,7 +377,7 @@ describe('cloudlessctl', () => {
         code: 127,
         stdout: '',
         stderr: expect.stringMatching(
-          /^container [0-9a-f]{12}: command: no executable no-such-program in PATH .*\n$/,
+          /^cloudlessctl: container [0-9a-f]{12}: command: no executable no-such-program in PATH .*\n$/,
         ),
       },
     });

@@ -47,6 +47,14 @@ describe('describeCallFailure', () => {
     });
   });
 
+  it('names the flag instead of the field of a request', () => {
+    const hint = 'workload default/web has no earlier version; name one with to_version';
+    const undo = toConnectError(new CloudlessError('NO_EARLIER_VERSION', hint));
+    expect(describeCallFailure(undo, target, 0).message).toContain('name one with --to-version (');
+    const other = new ConnectError(hint, Code.FailedPrecondition);
+    expect(describeCallFailure(other, target, 0).message).toContain('name one with to_version (');
+  });
+
   it('returns the exit code of the error code without a reason', () => {
     expect(exitCodeOf(new ConnectError('x', Code.ResourceExhausted))).toBe(ExitCode.noCapacity);
   });

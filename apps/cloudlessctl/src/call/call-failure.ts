@@ -98,8 +98,23 @@ export function describeCallFailure(
   if (hint !== undefined)
     return new CliFailure(exitCode, describeMissingLeader(reason, hint), { cause: reason });
   const text =
-    describeRefusal(reason, target, nowMs) ?? `${reason.rawMessage} (${toCodeName(reason.code)})`;
+    describeRefusal(reason, target, nowMs) ?? `${nameFlags(reason)} (${toCodeName(reason.code)})`;
   return new CliFailure(exitCode, text, { cause: reason });
+}
+
+/**
+ * Fields of requests in messages of the coordinator, by the reason of the error, with the flag that
+ * sets the field. Only reasons that one command can get: another may not have the flag.
+ */
+const FLAGS_BY_REASON: Partial<Readonly<Record<ErrorReason, Readonly<Record<string, string>>>>> = {
+  NO_EARLIER_VERSION: { to_version: '--to-version' },
+};
+
+/** Returns the message of an error with flags in place of fields. */
+function nameFlags(error: ConnectError): string {
+  const { reason } = readErrorDetails(error);
+  const flags = Object.entries((reason === undefined ? {} : FLAGS_BY_REASON[reason]) ?? {});
+  return flags.reduce((text, [field, flag]) => text.replaceAll(field, flag), error.rawMessage);
 }
 
 /** Describes that the coordinators which answer do not lead. */

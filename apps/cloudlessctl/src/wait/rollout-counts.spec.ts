@@ -25,6 +25,21 @@ describe('describeCounts', () => {
       text: '2 of 2 ready, 1 stopping',
     },
     {
+      name: 'a scaling to 0',
+      workload: aState({ desiredReplicas: 0, readyReplicas: 0 }),
+      text: '2 replicas are still stopping',
+    },
+    {
+      name: 'the last replica of a scaling to 0, which is ready',
+      workload: aState({ desiredReplicas: 0, readyReplicas: 1, totalReplicas: 1 }),
+      text: '1 replica is still stopping',
+    },
+    {
+      name: 'the end of a scaling to 0',
+      workload: aState({ desiredReplicas: 0, readyReplicas: 0, totalReplicas: 0 }),
+      text: '0 of 0 ready',
+    },
+    {
       name: 'a rollout in mid-surge',
       workload: aState({ readyReplicas: 5, totalReplicas: 5, updatedReplicas: 2 }, aRollout()),
       text: '4 of 4 ready, 1 extra, 2 updated, 3 old',

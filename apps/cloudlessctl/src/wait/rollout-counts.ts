@@ -1,6 +1,6 @@
 import { withDefaults } from '@cloudless/api';
 import type { VersionInfo, Workload } from '@cloudless/api';
-import { formatDuration } from '../output/human.js';
+import { formatCount, formatDuration } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 
 /** Numbers of replicas of a workload during a rollout. */
@@ -45,10 +45,13 @@ function findCanonicalVersion(versions: readonly VersionInfo[], version: number)
 
 /**
  * Describes the counts: `5 of 9 ready`, in a rollout `5 of 5 ready, 1 extra, 3 updated, 3 old`, after
- * a scale-down `2 of 2 ready, 1 stopping`.
+ * a scale-down `2 of 2 ready, 1 stopping`, after a scaling to 0 `2 replicas are still stopping`.
  */
 export function describeCounts(workload: Workload): string {
   const { desired, updated, old, ready } = countRollout(workload);
+  const total = workload.status?.totalReplicas ?? 0;
+  if (desired === 0 && total > 0)
+    return `${formatCount(total, 'replica')} ${total === 1 ? 'is' : 'are'} still stopping`;
   const { rollout, versions = [] } = workload.status ?? {};
   const hasOldVersion = (rollout?.fromVersion ?? 0) > 0 || versions.length > 1;
   const isRolling = hasOldVersion && old > 0;

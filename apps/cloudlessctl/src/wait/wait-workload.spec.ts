@@ -434,14 +434,14 @@ describe('option --wait', () => {
     );
   });
 
-  const runUntilTimeout = async (state: Workload): Promise<CliResult> => {
+  const runUntilTimeout = async (state: Workload, scaled = aWorkload()): Promise<CliResult> => {
     const clock = new ManualClock(NOW_MS);
     let seen = false;
     const running = runCli([...scale, '--timeout', '30s'], {
       clock,
-      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: createWatch(state) },
+      coordinator: { scaleWorkload: () => scaled, watchWorkloads: createWatch(state) },
       onStdout: (text) => {
-        if (text.includes('ready')) seen = true;
+        if (/ready|stopping/.test(text)) seen = true;
       },
     });
     while (!seen) await new Promise((resolve) => setImmediate(resolve));
@@ -453,6 +453,16 @@ describe('option --wait', () => {
     expect(await runUntilTimeout(halfReady)).toMatchObject({
       exitCode: 6,
       stderr: 'cloudlessctl: workload default/web did not become ready within 30s: 1 of 2 ready\n',
+    });
+  });
+
+  it('says that replicas still stop when --timeout expires after a scaling to 0', async () => {
+    const stopping = aWorkload({ status: { desiredReplicas: 0, readyReplicas: 0 } });
+    const scaled = aWorkload({ spec: { replicas: 0 } });
+    expect(await runUntilTimeout(stopping, scaled)).toMatchObject({
+      exitCode: 6,
+      stderr:
+        'cloudlessctl: workload default/web did not stop within 30s: 2 replicas are still stopping\n',
     });
   });
 

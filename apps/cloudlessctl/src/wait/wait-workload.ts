@@ -60,7 +60,8 @@ export async function waitUntilSettled(
   const onTimeout = (after: string): CliFailure => {
     const unplaced = last.kind === 'waiting' && last.unplaced;
     const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
-    return new CliFailure(exitCode, `${label} did not become ready within ${after}: ${last.text}`);
+    const goal = wanted.spec?.replicas === 0 ? 'stop' : 'become ready';
+    return new CliFailure(exitCode, `${label} did not ${goal} within ${after}: ${last.text}`);
   };
   const evaluate = async (
     workload: Workload | undefined,

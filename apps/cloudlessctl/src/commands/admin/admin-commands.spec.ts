@@ -215,11 +215,16 @@ describe('cloudlessctl admin verify and restore', () => {
     expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
   });
 
-  it('exit with 3 when the file does not exist, and with 2 without --data-dir and --etcd-endpoints', async () => {
+  it('exit with 3 when the file does not exist, and with 2 for a directory, or without --data-dir and --etcd-endpoints', async () => {
     expect(await runCli(['admin', 'verify', join(directory, 'none')])).toMatchObject({
       exitCode: 3,
       stderr: `cloudlessctl: file ${join(directory, 'none')} does not exist\n`,
     });
+    for (const verb of [['verify'], ['restore', '--data-dir', join(directory, 'restored')]])
+      expect(await runCli(['admin', ...verb, directory])).toMatchObject({
+        exitCode: 2,
+        stderr: `cloudlessctl: ${directory} is a directory; give the file of a backup\n`,
+      });
     const { exitCode, stderr } = await runCli(['admin', 'restore', file]);
     expect([exitCode, stderr]).toEqual([
       2,

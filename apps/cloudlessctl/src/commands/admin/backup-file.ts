@@ -61,7 +61,8 @@ export async function writeVerified<Summary>(
 
 /**
  * Reads a file in chunks of at most 256 KiB.
- * @throws {@link CloudlessError} of kind `notFound` or `denied` with a message that names the file.
+ * @throws {@link CloudlessError} of kind `notFound`, `invalid` for a directory, or `denied`, with a
+ *   message that names the file.
  */
 export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((reason: unknown) => {
@@ -73,6 +74,8 @@ export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
     });
   });
   try {
+    if ((await file.stat()).isDirectory())
+      throw new CloudlessError('invalid', `${path} is a directory; give the file of a backup`);
     for (;;) {
       const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(READ_BYTES), 0, READ_BYTES);
       if (bytesRead === 0) return;

@@ -29,6 +29,23 @@ describe('cloudlessctl exec', () => {
     ]);
   });
 
+  const refusal = 'container 0123456789ab: command: no executable nosuch in PATH /bin\n';
+  it.each([
+    { name: 'the refusal of a node', exitCode: 127, stderr: refusal, prefix: 'cloudlessctl: ' },
+    { name: 'a refused executable', exitCode: 126, stderr: refusal, prefix: 'cloudlessctl: ' },
+    { name: 'a command that prints such a line', exitCode: 1, stderr: refusal, prefix: '' },
+    {
+      name: 'a shell that does not find a program',
+      ...{ exitCode: 127, stderr: 'sh: nosuch: not found\n', prefix: '' },
+    },
+  ])('prints $name with the prefix "$prefix"', async ({ exitCode, stderr, prefix }) => {
+    const containerId = '0123456789abcdef'.repeat(4);
+    const coordinator = { execCommand: () => ({ exitCode, stderr, containerId }) };
+    expect(await runCli(['exec', 'web', '--', 'nosuch'], { coordinator })).toMatchObject({
+      ...{ exitCode, stdout: '', stderr: `${prefix}${stderr}` },
+    });
+  });
+
   it.each([
     { target: '0123456789ab', fields: { containerId: '0123456789ab' } },
     { target: '00000000000000aa-7', fields: { replicaId: '00000000000000aa-7' } },

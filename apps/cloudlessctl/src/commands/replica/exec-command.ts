@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { ExecCommandResponseSchema } from '@cloudless/api';
+import { ExecCommandResponseSchema, type ExecCommandResponse } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { toTargetFields } from '../../names.js';
@@ -11,6 +11,11 @@ import { resolveReplicaTarget } from './resolve-target.js';
 
 /** Limit of the API for the `stdin` field of ExecCommand. Longer input requires `-i`. */
 const MAX_STDIN_BYTES = 1024 * 1024;
+/** Exit codes of a program that does not exist, and of a program that cannot be executed. */
+const EXIT_NOT_FOUND = 127;
+const EXIT_NOT_EXECUTABLE = 126;
+/** Length of container ids in messages of nodes. */
+const SHORT_ID_LENGTH = 12;
 /** Time limit that the coordinator sets for a command without `--timeout`. */
 const DEFAULT_TIMEOUT_MS = 30_000;
 /**
@@ -63,6 +68,7 @@ async function exec(invocation: Invocation): Promise<number> {
     await session.printValue(toMessageJson(ExecCommandResponseSchema, result));
   } else {
     await session.print(toOutput(result.stdoutRaw, result.stdout));
+    if (isStartFailure(result)) await session.io.stderr.write('cloudlessctl: ');
     await session.io.stderr.write(toOutput(result.stderrRaw, result.stderr));
     if (result.truncated)
       await session.printNotice(
@@ -70,6 +76,16 @@ async function exec(invocation: Invocation): Promise<number> {
       );
   }
   return result.exitCode & 0xff;
+}
+
+/**
+ * Returns true when the node could not execute the program: standard error then has the message of
+ * the node, which begins with the container, instead of output of the command.
+ */
+function isStartFailure({ exitCode, containerId, stdout, stderr }: ExecCommandResponse): boolean {
+  const isRefused = exitCode === EXIT_NOT_FOUND || exitCode === EXIT_NOT_EXECUTABLE;
+  const shortId = containerId.slice(0, SHORT_ID_LENGTH);
+  return isRefused && stdout === '' && stderr.startsWith(`container ${shortId}: `);
 }
 
 /**
