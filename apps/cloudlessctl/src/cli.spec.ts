@@ -48,12 +48,12 @@ describe('cloudlessctl', () => {
     {
       argv: ['get', 'events', '-l', 'a=b'],
       message:
-        'cloudlessctl: --selector applies to workloads, nodes, replicas and namespaces, not to events',
+        'cloudlessctl: --selector applies to workloads, nodes, replicas, namespaces, services, routes, secrets and configs, not to events',
     },
     {
       argv: ['get', 'nodes', '-A'],
       message:
-        'cloudlessctl: --all-namespaces applies to workloads, replicas, events, containers and namespaces, not to nodes',
+        'cloudlessctl: --all-namespaces applies to workloads, replicas, events, containers, namespaces, services, routes, secrets, configs, policies and plans, not to nodes',
     },
     {
       argv: ['get', 'workloads', '--audit'],
@@ -70,12 +70,12 @@ describe('cloudlessctl', () => {
     {
       argv: ['get', 'pods'],
       message:
-        'cloudlessctl: unknown kind "pods": expected workloads, replicas, containers, nodes, events, namespaces, users or tokens; here: replicas',
+        'cloudlessctl: unknown kind "pods": expected workloads, replicas, containers, services, routes, secrets, configs, policies, plans, nodes, events, namespaces, users or tokens; here: replicas',
     },
     {
       argv: ['get', 'nods'],
       message:
-        'cloudlessctl: unknown kind "nods": expected workloads, replicas, containers, nodes, events, namespaces, users or tokens; did you mean node?',
+        'cloudlessctl: unknown kind "nods": expected workloads, replicas, containers, services, routes, secrets, configs, policies, plans, nodes, events, namespaces, users or tokens; did you mean node?',
     },
     {
       argv: ['describe', 'Web!'],

@@ -110,12 +110,12 @@ const COMMANDS: readonly Declaration[] = [
   ],
   [
     'get',
-    'list workloads, replicas, containers, nodes, events, namespaces, users or tokens',
+    'list workloads, replicas, containers, services, routes, secrets, configs, policies, plans, nodes, events, namespaces, users or tokens',
     async () => (await import('./commands/general/general-commands.js')).addGetCommand,
   ],
   [
     'describe',
-    'show details of a workload or node',
+    'show details of a workload, service, route, secret, config, policy, plan or node',
     async () => (await import('./commands/general/general-commands.js')).addDescribeCommand,
   ],
   [

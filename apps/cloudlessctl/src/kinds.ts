@@ -3,9 +3,22 @@ import { suggestSimilar } from './suggest.js';
 
 /** A kind of object that `get` lists. */
 export type Kind =
-  'workload' | 'node' | 'replica' | 'container' | 'event' | 'namespace' | 'user' | 'token';
+  | 'workload'
+  | 'replica'
+  | 'container'
+  | 'service'
+  | 'route'
+  | 'secret'
+  | 'config'
+  | 'policy'
+  | 'plan'
+  | 'node'
+  | 'event'
+  | 'namespace'
+  | 'user'
+  | 'token';
 
-/** The kinds by each accepted word. */
+/** The kinds by each accepted word; for services, routes and configs also those of Kubernetes. */
 const KINDS: Readonly<Record<string, Kind>> = {
   workload: 'workload',
   workloads: 'workload',
@@ -27,6 +40,25 @@ const KINDS: Readonly<Record<string, Kind>> = {
   users: 'user',
   token: 'token',
   tokens: 'token',
+  service: 'service',
+  services: 'service',
+  svc: 'service',
+  route: 'route',
+  routes: 'route',
+  ingress: 'route',
+  ingresses: 'route',
+  ing: 'route',
+  secret: 'secret',
+  secrets: 'secret',
+  config: 'config',
+  configs: 'config',
+  configmap: 'config',
+  configmaps: 'config',
+  cm: 'config',
+  policy: 'policy',
+  policies: 'policy',
+  plan: 'plan',
+  plans: 'plan',
 };
 
 /** The kind of this cluster that corresponds to each kind of other systems. */
@@ -48,20 +80,10 @@ const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   statefulsets: 'workloads',
   job: 'workloads',
   jobs: 'workloads',
-  service: 'cloudlessctl service',
-  services: 'cloudlessctl service',
-  svc: 'cloudlessctl service',
-  route: 'cloudlessctl route',
-  routes: 'cloudlessctl route',
-  ingress: 'cloudlessctl route',
-  ingresses: 'cloudlessctl route',
+  ds: 'workloads',
+  sts: 'workloads',
   endpoints: 'cloudlessctl network endpoint list',
-  secret: 'cloudlessctl secret',
-  secrets: 'cloudlessctl secret',
-  configmap: 'cloudlessctl config',
-  configmaps: 'cloudlessctl config',
-  config: 'cloudlessctl config',
-  configs: 'cloudlessctl config',
+  ep: 'cloudlessctl network endpoint list',
   machine: 'nodes',
   machines: 'nodes',
 };
@@ -69,9 +91,15 @@ const FOREIGN_KINDS: Readonly<Record<string, string>> = {
 /** The plural of each kind, as in the texts and in JSON. */
 export const PLURALS: Readonly<Record<Kind, string>> = {
   workload: 'workloads',
-  node: 'nodes',
   replica: 'replicas',
   container: 'containers',
+  service: 'services',
+  route: 'routes',
+  secret: 'secrets',
+  config: 'configs',
+  policy: 'policies',
+  plan: 'plans',
+  node: 'nodes',
   event: 'events',
   namespace: 'namespaces',
   user: 'users',
@@ -80,7 +108,7 @@ export const PLURALS: Readonly<Record<Kind, string>> = {
 
 /** The kinds for help texts and messages. */
 export const KIND_LIST =
-  'workloads, replicas, containers, nodes, events, namespaces, users or tokens';
+  'workloads, replicas, containers, services, routes, secrets, configs, policies, plans, nodes, events, namespaces, users or tokens';
 
 /** Returns the kind that a word names; undefined for another word. */
 export function findKind(word: string): Kind | undefined {

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { GlobalOptions } from '../config/settings.js';
 import type { CommandTree } from '../command-tree.js';
 import type { LocalSession } from '../call/local-session.js';
-import { PLURALS } from '../kinds.js';
+import { PLURALS, type Kind } from '../kinds.js';
 import type { Candidate } from './candidate.js';
 import { findOption, findSubcommand, parseWords, splitFlag } from './parse-words.js';
 import type { ParsedWords } from './parse-words.js';
@@ -21,7 +21,12 @@ const KINDS: readonly Candidate[] = Object.values(PLURALS).map((value) => ({
   value,
   description: 'kind',
 }));
-const DESCRIBED_KINDS = KINDS.filter(({ value }) => value === 'workloads' || value === 'nodes');
+const DESCRIBED: readonly Kind[] = [
+  ...(['workload', 'service', 'route', 'secret', 'config', 'policy', 'plan', 'node'] as const),
+];
+const DESCRIBED_KINDS = KINDS.filter(({ value }) =>
+  DESCRIBED.some((kind) => PLURALS[kind] === value),
+);
 
 /**
  * Returns the candidates for the last of `words`: subcommands, flags, values of flags, or names that

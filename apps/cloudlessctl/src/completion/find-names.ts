@@ -207,6 +207,17 @@ async function findRoutes(session: CliSession): Promise<readonly Candidate[]> {
   }));
 }
 
+async function findPolicies(session: CliSession): Promise<readonly Candidate[]> {
+  const { policies } = await session.policies.listPolicies(
+    { pageSize: MAX_OBJECTS },
+    session.getCallOptions(LOOKUP_TIMEOUT_MS),
+  );
+  return policies.map(({ name, spec }) => ({
+    value: name,
+    description: formatCount(spec?.rules.length ?? 0, 'rule'),
+  }));
+}
+
 async function findJoinTokens(session: CliSession): Promise<readonly Candidate[]> {
   const { tokens } = await session.identities.listJoinTokens(
     { pageSize: MAX_OBJECTS },
@@ -260,6 +271,18 @@ async function findNamesOfKind(
       return findNamespaces(session);
     case 'user':
       return findUsers(session);
+    case 'service':
+      return findServices(session);
+    case 'route':
+      return findRoutes(session);
+    case 'secret':
+      return findSecrets(session);
+    case 'config':
+      return findConfigs(session);
+    case 'policy':
+      return findPolicies(session);
+    case 'plan':
+      return findPlans(session);
     default:
       return [];
   }

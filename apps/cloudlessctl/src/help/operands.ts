@@ -24,9 +24,10 @@ export const OPERAND_DESCRIPTIONS: Readonly<Record<string, string>> = {
   nodes: 'names of nodes',
   labels: 'key=value to set, key- to remove',
   taints: 'key=value:EFFECT to set, key- or key:EFFECT- to remove',
-  kind: 'workloads (wl), replicas, containers, nodes (no), events, namespaces (ns), users or tokens',
+  kind: 'workloads (wl), replicas, containers, services (svc), routes (ing), secrets, configs (cm), policies, plans, nodes (no), events (ev), namespaces (ns), users or tokens',
   names: 'names of objects of this kind; without names, all of them',
-  'kind-or-workload': 'workload or node, or the name of a workload',
+  'kind-or-workload':
+    'workload, service, route, secret, config, policy, plan or node, or the name of a workload',
   context: 'name of a context',
   plan: 'id of a stored plan',
   user: 'name of a user',

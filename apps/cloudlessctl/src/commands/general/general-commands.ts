@@ -21,6 +21,7 @@ import {
 } from '../workload/list-workloads.js';
 import { KIND_LIST, PLURALS, findKind, parseKind } from '../../kinds.js';
 import type { Kind } from '../../kinds.js';
+import { describeObject, getObjects, isGroupedKind } from './get-objects.js';
 
 /**
  * `get` has the options of every kind. This table lists the kinds that accept an option; an option
@@ -29,8 +30,11 @@ import type { Kind } from '../../kinds.js';
 const KINDS_BY_OPTION: Readonly<Record<string, readonly Kind[]>> = {
   workload: ['replica', 'event', 'container'],
   node: ['replica', 'event', 'container'],
-  selector: ['workload', 'node', 'replica', 'namespace'],
-  allNamespaces: ['workload', 'replica', 'event', 'container', 'namespace'],
+  selector: ['workload', 'node', 'replica', 'namespace', 'service', 'route', 'secret', 'config'],
+  allNamespaces: [
+    ...(['workload', 'replica', 'event', 'container', 'namespace', 'service', 'route'] as const),
+    ...(['secret', 'config', 'policy', 'plan'] as const),
+  ],
   watch: ['workload', 'node', 'replica', 'event'],
   limit: ['event'],
   since: ['event'],
@@ -52,7 +56,7 @@ export function addDescribeCommand(tree: CommandTree, parent: Command): void {
   tree.addCommand(
     parent,
     'describe <kind-or-workload> [name]',
-    'show details of a workload or node',
+    'show details of a workload, service, route, secret, config, policy, plan or node',
     describeAny,
   );
 }
@@ -64,6 +68,7 @@ async function get(invocation: Invocation): Promise<void> {
   checkOptions(invocation, kind);
   const hasNames = names.length > 0;
   const watches = hasFlag(invocation, 'watch');
+  if (isGroupedKind(kind)) return getObjects(invocation, kind, names);
   switch (kind) {
     case 'workload':
       if (watches) return watchWorkloads(invocation, names);
@@ -122,6 +127,7 @@ async function describeAny(invocation: Invocation): Promise<void> {
   const kind = parseKind(kindOrWorkload);
   if (kind === 'workload') return describeWorkload(invocation, name);
   if (kind === 'node') return describeNode(invocation, name);
+  if (isGroupedKind(kind)) return describeObject(invocation, kind, name);
   throw createUsageFailure(
     `${PLURALS[kind]} cannot be described; use: cloudlessctl get ${PLURALS[kind]}${kind === 'event' ? '' : ' -o wide'}`,
   );
