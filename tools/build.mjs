@@ -1,8 +1,32 @@
 // Bundles each app into dist/apps/<app>/main.mjs. Run it alone with `npm run build`.
+import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root, setup } from './setup.mjs';
+
+/**
+ * Returns the commit that the bundles show in their version: 12 hex digits, with `-dirty` when the
+ * clone has changes that are not committed.
+ * @param folder - root of the sources
+ * @returns undefined without git, and when the folder is not the root of a clone
+ */
+export function readCommit(folder) {
+  const git = (...words) => {
+    const { status, stdout } = spawnSync('git', ['--no-optional-locks', ...words], {
+      cwd: folder,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    return status === 0 ? stdout.trim() : undefined;
+  };
+  // The sources of an unpacked archive may lie inside the clone of another project.
+  if (git('rev-parse', '--show-prefix') !== '') return undefined;
+  const commit = git('describe', '--always', '--dirty', '--abbrev=12', '--exclude=*');
+  return commit === undefined || !/^[0-9a-f]{12,}(-dirty)?$/.test(commit) ? undefined : commit;
+}
+
+const commit = readCommit(root);
 
 // Only functions import packages: `npm run build` loads this file before `setup` installs them.
 
@@ -15,6 +39,8 @@ const common = {
   target: 'node20',
   format: 'esm',
   conditions: ['@cloudless/source'],
+  // See libs/app-kit/src/version.ts.
+  define: commit === undefined ? {} : { CLOUDLESS_COMMIT: JSON.stringify(commit) },
   // Native, so it stays a package of its own.
   external: ['lmdb'],
   sourcemap: 'linked',

@@ -70,7 +70,7 @@ for (const { name, program } of [
     it('prints its version', () => {
       const { status, stdout, stderr } = run(program(), ['version', '--client']);
       assert.deepEqual({ status, stderr }, { status: 0, stderr: '' });
-      assert.match(stdout, /^cloudlessctl \d+\.\d+\.\d+\n$/);
+      assert.match(stdout, /^cloudlessctl \d+\.\d+\.\d+(?:\+[0-9a-f]{12,}(?:-dirty)?)?\n$/);
     });
 
     it('writes and edits the contexts of the configuration file', () => {

@@ -78,7 +78,7 @@ describe('npm packages of the programs', () => {
     it(`${program} prints its version`, () => {
       const { status, stdout } = spawnSync(program, args, { cwd: folder, env, encoding: 'utf8' });
       assert.equal(status, 0);
-      assert.match(stdout, /^(?:cloudlessctl )?\d+\.\d+\.\d+\n$/);
+      assert.match(stdout, /^(?:cloudlessctl )?\d+\.\d+\.\d+(?:\+[0-9a-f]{12,}(?:-dirty)?)?\n$/);
     });
 
   it('have no install scripts, and no files of a checkout', () => {

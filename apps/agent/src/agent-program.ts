@@ -2,7 +2,7 @@ import { Command, type OptionValues } from 'commander';
 import { CloudlessError } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE } from '@cloudless/observability';
 import { addSettingFlags, type SettingNames } from '@cloudless/app-kit/settings';
-import { VERSION } from '@cloudless/app-kit';
+import { BUILD } from '@cloudless/app-kit';
 import type { AgentConfig } from './agent-config.js';
 import { JOIN_TOKEN_VARIABLE } from './tls-settings.js';
 
@@ -141,7 +141,7 @@ export interface AgentActions {
 export function createAgentProgram(actions: AgentActions): Command {
   const program = new Command('cloudless-agent')
     .description('Runs the replicas of a Cloudless cluster on this machine.')
-    .version(VERSION)
+    .version(BUILD)
     .usage('<command> [flags]')
     .enablePositionalOptions()
     .exitOverride();
@@ -161,7 +161,7 @@ export function createAgentProgram(actions: AgentActions): Command {
   program
     .command('version')
     .description('print the version')
-    .action(() => actions.print(`${VERSION}\n`));
+    .action(() => actions.print(`${BUILD}\n`));
   return program.addHelpText('after', () => `\n${run.helpInformation()}`);
 }
 

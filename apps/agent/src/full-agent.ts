@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { errorFields, errorReasonOf, StoppedError, type LogFields } from '@cloudless/base';
 import { chooseLogStyle, createLog, noTracing, startTracing } from '@cloudless/observability';
 import { describeFailure, EXIT_USAGE } from '@cloudless/app-kit/settings';
-import { READY_MESSAGES, systemClock, VERSION } from '@cloudless/app-kit';
+import { BUILD, READY_MESSAGES, systemClock, VERSION } from '@cloudless/app-kit';
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { proxyCommand, supervisorCommand } from './own-commands.js';
 import { readReplicaFilesPlace } from './replica-files/open-replica-files.js';
@@ -53,7 +53,7 @@ export async function runFullAgent(begun: BegunAgent): Promise<number> {
       containers: running.runtimes.noContainersReason,
       network: running.hasNetwork,
       pid: process.pid,
-      version: VERSION,
+      version: BUILD,
     });
     const end = await Promise.race([stopped, running.failed]);
     log.info('agent stopping', {

@@ -1,6 +1,6 @@
 import { definedFields, errorFields, StoppedError, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions, type NodeDescription } from '@cloudless/agent-core';
-import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
+import { BUILD, systemClock, systemRandom } from '@cloudless/app-kit';
 import type { HostCapacity } from '@cloudless/cgroup-reader';
 import { createKeyAndCsr } from '@cloudless/identity/csr';
 import { createMetrics, startLoopLagMeter, type Tracing } from '@cloudless/observability';
@@ -195,7 +195,7 @@ function describeNode(
       storageBytes: config.reserveStorage,
     },
     maxReplicas: config.maxReplicas,
-    agentVersion: VERSION,
+    agentVersion: BUILD,
     architecture: process.arch,
     operatingSystem: process.platform,
     agentAddress,

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander';
-import { VERSION } from '@cloudless/app-kit';
+import { BUILD } from '@cloudless/app-kit';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
 import { declareCommands } from './commands.js';
 import { CliFailure, ExitCode } from './call/failure.js';
@@ -41,7 +41,7 @@ function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Comman
   const { io } = tree;
   const program = new Command('cloudlessctl')
     .description('Controls a Cloudless cluster.')
-    .version(`cloudlessctl ${VERSION}`, '--version', 'show the version')
+    .version(`cloudlessctl ${BUILD}`, '--version', 'show the version')
     .exitOverride()
     .enablePositionalOptions()
     .showHelpAfterError('Run the command with --help for usage.')

@@ -24,6 +24,7 @@ import {
   READY_MESSAGES,
   systemClock,
   systemRandom,
+  BUILD,
   VERSION,
 } from '@cloudless/app-kit';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
@@ -231,7 +232,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       log,
       hostname: hostname(),
       pid: process.pid,
-      version: VERSION,
+      version: BUILD,
       ...{ tokenSecret, secretsKey, secretsPassphrase },
       watchdog,
     });
@@ -239,7 +240,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     const stopped = untilStopped();
     const { url, opsUrl, clusterId, identityFiles } = coordinator;
     const files = { ...identityFiles };
-    log.info(READY_MESSAGES.coordinator, { url, opsUrl, clusterId, version: VERSION, ...files });
+    log.info(READY_MESSAGES.coordinator, { url, opsUrl, clusterId, version: BUILD, ...files });
     const reason = await Promise.race([coordinator.ended, stopped]);
     if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
     else {
@@ -268,7 +269,7 @@ function takeVariable(name: string): string | undefined {
 async function main(argv: readonly string[]): Promise<number> {
   const command = new Command('cloudless-coordinator')
     .description('API, scheduler, rollouts, membership and state of a Cloudless cluster.')
-    .version(VERSION)
+    .version(BUILD)
     .exitOverride();
   addSettingFlags(command, names);
   try {

@@ -6,4 +6,4 @@ export { READY_MESSAGES, SESSION_MESSAGE } from './ready-messages.js';
 export { systemClock } from './system-clock.js';
 export { systemRandom } from './system-random.js';
 export { PortReservations } from './port-reservations.js';
-export { VERSION } from './version.js';
+export { BUILD, COMMIT, VERSION } from './version.js';

@@ -607,15 +607,16 @@ describe('cloudlessctl node', () => {
 describe('cloudlessctl', () => {
   it('prints its version also without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
-    const { version } = JSON.parse(
+    const { version, commit } = JSON.parse(
       await getOutput('version', '--client', '-o', 'json', ...offline),
-    ) as { readonly version: string };
-    expect(await getOutput('version', '--client', ...offline)).toBe(`cloudlessctl ${version}\n`);
+    ) as { readonly version: string; readonly commit?: string };
+    const text = `cloudlessctl ${version}${commit === undefined ? '' : `+${commit}`}\n`;
+    expect(await getOutput('version', '--client', ...offline)).toBe(text);
     expect(await runCtl('version', ...offline)).toMatchObject({
       code: 5,
-      stdout: `cloudlessctl ${version}\n`,
+      stdout: text,
     });
-    expect(await getOutput('--version')).toBe(`cloudlessctl ${version}\n`);
+    expect(await getOutput('--version')).toBe(text);
     expect(version).toMatch(/^\d+\.\d+\.\d+$/);
   });
 

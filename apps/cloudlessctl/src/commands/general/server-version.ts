@@ -1,8 +1,8 @@
 import { ServerInfoSchema } from '@cloudless/api';
-import { VERSION } from '@cloudless/app-kit';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { LocalSession } from '../../call/local-session.js';
 import { openSession } from '../../call/open-session.js';
+import { getClientVersion } from './client-version.js';
 
 /**
  * Time limit of `version` without `--timeout`. The command is also used to find out whether a
@@ -20,7 +20,7 @@ export async function showServerVersion(localSession: LocalSession): Promise<voi
     );
     if (session.isStructured)
       await session.printValue({
-        version: VERSION,
+        ...getClientVersion(),
         server: toMessageJson(ServerInfoSchema, server),
       });
     else

@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
-import { VERSION } from '@cloudless/app-kit';
+import { BUILD } from '@cloudless/app-kit';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import { describeFailure } from '../../call/open-session.js';
 import { hasFlag } from '../options.js';
+import { getClientVersion } from './client-version.js';
 
 /** Adds `version`. */
 export function addVersionCommand(tree: CommandTree, parent: Command): void {
@@ -20,9 +21,9 @@ export function addVersionCommand(tree: CommandTree, parent: Command): void {
 
 async function showVersion(invocation: LocalInvocation): Promise<number> {
   const { session } = invocation;
-  if (!session.isStructured) await session.print(`cloudlessctl ${VERSION}\n`);
+  if (!session.isStructured) await session.print(`cloudlessctl ${BUILD}\n`);
   if (hasFlag(invocation, 'client')) {
-    if (session.isStructured) await session.printValue({ version: VERSION });
+    if (session.isStructured) await session.printValue(getClientVersion());
     return ExitCode.ok;
   }
   try {
@@ -33,7 +34,7 @@ async function showVersion(invocation: LocalInvocation): Promise<number> {
     const failure = await describeFailure(reason, session);
     if (!(failure instanceof CliFailure)) throw failure;
     // The version of cloudlessctl is printed even when the coordinator does not answer.
-    if (session.isStructured) await session.printValue({ version: VERSION });
+    if (session.isStructured) await session.printValue(getClientVersion());
     await session.printNotice(`cloudlessctl: ${failure.message}`);
     return failure.exitCode;
   }
