@@ -1,5 +1,5 @@
 import { fromJson } from '@bufbuild/protobuf';
-import { isMap, isScalar, isSeq } from 'yaml';
+import { isMap, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
@@ -10,6 +10,7 @@ import { SERVICE_KEYS, readServiceBody, type ManifestService } from './manifest-
 import { CONFIG_KEYS, readConfigBody, type ManifestConfig } from './manifest-config.js';
 import { ROUTE_KEYS, readRouteBody, type ManifestRoute } from './manifest-route.js';
 import type { ObjectId } from './read-body.js';
+import { readGeneration } from './read-generation.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -189,28 +190,6 @@ function readDocument(
   );
   if (kind === undefined || id === undefined || json === undefined) return undefined;
   return { kind, value: { ...id, spec: fromJson(WorkloadSpecSchema, json) } };
-}
-
-/**
- * Returns the generation that `get -o yaml` has printed: a whole number, or its text, as protobuf
- * JSON writes 64-bit numbers. Undefined without the key; reports a problem for any other value.
- */
-function readGeneration(
-  reader: YamlReader,
-  entries: readonly Entry[],
-  prefix: string,
-): bigint | undefined {
-  const entry = entries.find(({ key }) => key === 'generation');
-  if (entry === undefined) return undefined;
-  const value = isScalar(entry.value) ? entry.value.value : undefined;
-  if (typeof value === 'bigint' && value >= 0n) return value;
-  if (typeof value === 'string' && /^\d{1,19}$/.test(value)) return BigInt(value);
-  reader.report(
-    entry.value ?? entry.keyNode,
-    `${prefix}generation`,
-    `expected the whole number that "-o yaml" prints, got ${describeNode(entry.value)}`,
-  );
-  return undefined;
 }
 
 /** Returns the kind of a document; reports a problem and returns undefined for any other text. */

@@ -2,7 +2,9 @@ import { fromJson } from '@bufbuild/protobuf';
 import { isScalar, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { PolicySpecSchema, type PolicySpec } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import { suggestKnown } from '../suggest.js';
+import { readGeneration } from './read-generation.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode, type Entry, type Problem } from './yaml-reader.js';
 
@@ -10,6 +12,11 @@ import { YamlReader, describeNode, type Entry, type Problem } from './yaml-reade
 export interface ManifestPolicy {
   readonly name: string;
   readonly spec: PolicySpec;
+  /**
+   * The line `generation` of the output of `policy get -o yaml`. `policy apply` refuses a manifest
+   * that would change a newer generation. Absent: the manifest applies to any generation.
+   */
+  readonly generation?: bigint;
 }
 
 /** The policies of a file. Must not be used unless `problems` is empty. */
@@ -19,7 +26,10 @@ export interface PolicyManifest {
 }
 
 const KEYS = ['kind', 'name', 'spec'];
-/** Keys of the output of `policy get -o yaml` that the cluster writes. They are ignored. */
+/**
+ * Keys of the output of `policy get -o yaml` that the cluster writes. They are ignored; only
+ * `generation` is compared with the cluster.
+ */
 const KEYS_SET_BY_CLUSTER: readonly string[] = ['uid', 'generation', 'createdAt', 'created_at'];
 
 /**
@@ -81,6 +91,7 @@ function readPolicy(
       ...([reader, document, PolicySpecSchema] as const),
       ...([spec.value, spec.keyNode, `${prefix}spec`, { anyEnumSpelling: true }] as const),
     );
+  const generation = readGeneration(reader, entries, prefix);
   if (reader.problems.length > before || text === undefined || json === undefined) return undefined;
-  return { name: text, spec: fromJson(PolicySpecSchema, json) };
+  return { name: text, spec: fromJson(PolicySpecSchema, json), ...definedFields({ generation }) };
 }

@@ -38,3 +38,12 @@ export function requireFreshManifests(changes: readonly DatedChange[]): void {
   if (reasons.length > 0)
     throw new CliFailure(ExitCode.conflict, ['nothing was applied:', ...reasons].join('\n'));
 }
+
+/**
+ * Checks the generation of a manifest whose change has an effect.
+ * @throws {@link CliFailure} with exit code 4 for a stale manifest.
+ */
+export function requireFreshManifest(change: DatedChange): void {
+  const reason = findStaleReason(change);
+  if (reason !== undefined) throw new CliFailure(ExitCode.conflict, reason);
+}

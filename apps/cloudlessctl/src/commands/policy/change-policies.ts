@@ -1,9 +1,11 @@
+import { equals } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { PolicySpecSchema, type Policy } from '@cloudless/api';
 import type { CliSession } from '../../call/cli-session.js';
 import type { Invocation } from '../../command-tree.js';
 import type { ManifestPolicy } from '../../manifest/parse-policies.js';
 import { changeEach } from '../change-each.js';
+import { requireFreshManifest } from '../objects/check-generation.js';
 import { readPolicies } from './read-policies.js';
 
 /** A file describes the whole policy: fields that the file leaves out get their defaults. */
@@ -36,9 +38,13 @@ export async function deletePolicies({ session, operands }: Invocation): Promise
   deleted.throwFailure();
 }
 
+/**
+ * Creates a policy, or replaces its spec.
+ * @throws {@link CliFailure} with exit code 4 for a manifest of an older generation with another spec.
+ */
 async function applyPolicy(
   session: CliSession,
-  { name, spec }: ManifestPolicy,
+  { name, spec, generation }: ManifestPolicy,
   requestId: string,
 ): Promise<'created' | 'updated' | 'unchanged'> {
   const options = session.getCallOptions();
@@ -47,6 +53,12 @@ async function applyPolicy(
     await session.policies.createPolicy({ name, spec, requestId }, options);
     return 'created';
   }
+  if (before.spec === undefined || !equals(PolicySpecSchema, before.spec, spec))
+    requireFreshManifest({
+      subject: formatPolicyName({ name }),
+      fetchCommand: `cloudlessctl policy get ${name} -o yaml`,
+      ...{ generation, current: before.generation },
+    });
   const after = await session.policies.updatePolicy(
     {
       ...{ name, spec, requestId, expectedGeneration: before.generation },

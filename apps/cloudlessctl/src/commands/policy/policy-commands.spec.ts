@@ -116,6 +116,34 @@ describe('policy apply', () => {
     ]);
   });
 
+  it('refuses an older -o yaml that would take newer changes back, and applies other files', async () => {
+    const updates: UpdatePolicyRequest[] = [];
+    const updating: typeof policies = {
+      ...policies,
+      updatePolicy: (request) => (updates.push(request), STORED),
+    };
+    const printed = (await runCli(['policy', 'get', 'node-access', '-o', 'yaml'], { policies }))
+      .stdout;
+    expect(printed).toContain('generation: "4"\n');
+    const apply = (text: string) =>
+      runCli(['policy', 'apply', '-f', 'p.yaml'], {
+        files: { 'p.yaml': text },
+        policies: updating,
+      });
+    const older = printed.replace('generation: "4"', 'generation: "3"');
+    const changed = (text: string): string => text.replace(/priority: \d+/, 'priority: 77');
+    expect(changed(older)).not.toBe(older);
+    expect(await apply(changed(older))).toMatchObject({
+      exitCode: 4,
+      stderr:
+        'cloudlessctl: policy node-access: the manifest has generation 3, and the cluster has generation 4; the manifest would take newer changes back. Fetch the present object with "cloudlessctl policy get node-access -o yaml" and change that, or remove the line "generation" to replace the newer changes\n',
+    });
+    expect(updates).toEqual([]);
+    for (const text of [older, changed(printed), changed(older).replace('generation: "3"\n', '')])
+      expect(await apply(text)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(updates).toHaveLength(3);
+  });
+
   it.each([
     ['kind: Workload\nname: a\nspec: {}', 'p.yaml:1:7: kind: expected Policy'],
     ['name: a', 'p.yaml:1:1: spec: is missing'],
