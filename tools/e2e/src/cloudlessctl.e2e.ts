@@ -250,7 +250,7 @@ describe('exit codes of cloudlessctl', () => {
       args: ['get', 'wrkloads'],
       code: 2,
       message:
-        'unknown kind "wrkloads": expected workloads, replicas, containers, nodes, events, namespaces, users or tokens; did you mean workloads?',
+        'unknown kind "wrkloads": expected workloads, replicas, containers, services, routes, secrets, configs, policies, plans, nodes, events, namespaces, users or tokens; did you mean workloads?',
     },
     {
       name: 'an unknown format',
