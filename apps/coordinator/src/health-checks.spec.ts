@@ -39,3 +39,18 @@ describe('the pages of a coordinator that follows', () => {
     expect(checkReadiness(aFollower(6_200))).toEqual({ ok: false, reasons: [CUT_OFF] });
   });
 });
+
+describe('the pages of a coordinator whose disk is full', () => {
+  it('answer 200 and say that the store is read-only, until the disk has space again', () => {
+    const storeHealth = new StoreHealth();
+    const sources = { ...aFollower(412), storeHealth };
+    storeHealth.reportDiskSpace(false);
+    const degraded = [
+      'store: read-only, disk full: every write is refused, everything else continues',
+    ];
+    expect(checkReadiness(sources)).toEqual({ ok: true, degraded });
+    expect(checkHealth(sources)).toMatchObject({ ok: true, degraded });
+    storeHealth.reportDiskSpace(true);
+    expect(checkReadiness(sources)).toEqual({ ok: true });
+  });
+});

@@ -7,7 +7,10 @@ import type { StoreHealth } from './store-health.js';
 /** What /health and /ready tell about. */
 export interface HealthSources {
   readonly state: Pick<ClusterState, 'role' | 'leader' | 'viewAgeMs' | 'storeRolledBackReason'>;
-  readonly storeHealth: Pick<StoreHealth, 'getHealth' | 'getReadinessProblems'>;
+  readonly storeHealth: Pick<
+    StoreHealth,
+    'getHealth' | 'getReadinessProblems' | 'listReadinessWarnings'
+  >;
   /** The parts of the current role. */
   readonly roles: { listWarnings(): readonly string[] };
   /** The files of the identity directory. Absent without TLS. */
@@ -30,7 +33,11 @@ export function checkReadiness({ state, storeHealth, roles, files }: HealthSourc
     ...listViewProblems(state),
     ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
   ];
-  const degraded = [...roles.listWarnings(), ...(files?.listWarnings() ?? [])];
+  const degraded = [
+    ...storeHealth.listReadinessWarnings(),
+    ...roles.listWarnings(),
+    ...(files?.listWarnings() ?? []),
+  ];
   if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
   return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
 }

@@ -3,9 +3,9 @@ import type { Metrics } from '@cloudless/observability';
 import type { HealthReport } from '@cloudless/rpc-node/server';
 import type { StorageFault } from '@cloudless/state-store';
 
-const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';
+const DISK_FULL = 'store: read-only, disk full: every write is refused, everything else continues';
 const QUOTA_EXCEEDED =
-  'space quota of etcd exceeded: the state store refuses writes, everything else continues; see "etcd is full" in docs/operating/etcd.md';
+  'store: read-only, space quota of etcd exceeded: every write is refused, everything else continues; see "etcd is full" in docs/operating/etcd.md';
 const BACK_UP_FIRST =
   'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
@@ -70,7 +70,7 @@ export class StoreHealth {
   getHealth(warnings: readonly string[] = []): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
     const degraded = [
-      ...(this.fullReason === undefined ? [] : [this.fullReason]),
+      ...this.listReadinessWarnings(),
       ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
       ...this.listStalls(),
       ...warnings,
@@ -78,7 +78,17 @@ export class StoreHealth {
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
   }
 
-  /** Returns the reasons why changes cannot be served, for /ready; empty when they can. */
+  /**
+   * Returns why the store refuses writes for lack of space, for `degraded` of /ready; empty while it
+   * has space. The status of /ready stays 200: reads, watches, sessions of agents and backups go on,
+   * and a load balancer that gave up this coordinator would end them. With etcd all coordinators
+   * have this problem at once, so that none would be left.
+   */
+  listReadinessWarnings(): readonly string[] {
+    return this.fullReason === undefined ? [] : [this.fullReason];
+  }
+
+  /** Returns the reasons why /ready answers 503; empty while there is none. */
   getReadinessProblems(): readonly string[] {
     return [...new Set([this.end, this.fault].flatMap((reason) => reason?.message ?? []))];
   }

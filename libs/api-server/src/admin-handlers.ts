@@ -11,7 +11,7 @@ import {
   type StepDownRequest,
   type StepDownResponse,
 } from '@cloudless/api';
-import { CloudlessError, errorFields, sleep } from '@cloudless/base';
+import { CloudlessError, errorFields, hasErrorReason, sleep } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
 import { CallLimit } from './access/call-limit.js';
 import type { AuditEntry } from './audit/audit-log.js';
@@ -59,19 +59,19 @@ export class AdminHandlers {
   }
 
   /**
-   * Writes the audit record before the backup begins. When the data file was deleted, a log message
-   * takes the place of the audit record: the store can no longer write, and the backup may be the
-   * only way to save the state.
+   * Writes the audit record before the backup begins. A log message takes the place of the audit
+   * record when the store can no longer write because the data file was deleted or the store has no
+   * space: the backup may be the only way to save the state, and is needed before space is made.
    */
   private async recordBackup(entry: AuditEntry): Promise<void> {
     try {
       await entry.recordStart({});
     } catch (reason) {
-      if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
-      const { rpc, address } = entry.facts;
-      this.deps.log.warn('audit record not written: the data file is lost', {
-        rpc,
-        address,
+      const cause = describeRefusedWrites(reason);
+      if (cause === undefined) throw reason;
+      const { rpc, principal, credentialId, address, traceId } = entry.facts;
+      this.deps.log.warn(`audit record not written: ${cause}`, {
+        ...{ rpc, principal, credentialId, address, traceId },
         ...errorFields(reason),
       });
     }
@@ -170,4 +170,13 @@ export class AdminHandlers {
       epoch: successor.epoch,
     });
   }
+}
+
+/**
+ * Returns why the store takes no audit record of a backup. Undefined for failures after which no
+ * backup may be read without a record.
+ */
+function describeRefusedWrites(reason: unknown): string | undefined {
+  if (reason instanceof StorageFault && reason.lost === 'dataFile') return 'the data file is lost';
+  return hasErrorReason(reason, 'STORE_FULL') ? 'the state store is full' : undefined;
 }

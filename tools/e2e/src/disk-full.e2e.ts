@@ -99,15 +99,29 @@ describeOnDiskImages('coordinator on a full disk', () => {
       ) as string,
     });
     expect(await fetchPage('/health')).toMatch(
-      /^200 {"status":"degraded","reasons":\["disk full: /,
+      /^200 {"status":"degraded","reasons":\["store: read-only, disk full: /,
     );
-    expect(await fetchPage('/ready')).toMatch(/^200 /);
+    expect(await fetchPage('/ready')).toMatch(
+      /^200 {"status":"degraded","reasons":\["store: read-only, disk full: /,
+    );
     expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 0\n');
     // also a small write is refused: writes resume only when there is space for writes of every
     // size
     const { code, stderr } = await cluster.runCtl('workload', 'scale', 'web', '3');
     expect(code).toBe(7);
     expect(stderr).toMatch(/^cloudlessctl: disk full: .* \(RESOURCE_EXHAUSTED\)\n$/);
+
+    // a backup, which is wanted before somebody makes space, is recorded in the log
+    const backup = join(scratch, 'full.backup');
+    expect(await cluster.runCtl('admin', 'backup', backup)).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('admin', 'verify', backup)).toMatchObject({ code: 0 });
+    expect(findLogLines('audit record not written: the state store is full')).toHaveLength(1);
+    expect(await cluster.runCtl('exec', 'web', '--', 'true')).toMatchObject({
+      code: 7,
+      stderr: expect.stringMatching(
+        /^cloudlessctl: nobody may use Exec without an audit record, and .*: disk full: /,
+      ) as string,
+    });
 
     // the agent restarts an ended replica; the coordinator records the restart later
     const [victim] = web.status?.replicas ?? [];

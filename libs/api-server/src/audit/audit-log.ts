@@ -14,10 +14,12 @@ import {
   toReasonEnum,
 } from '@cloudless/api';
 import {
+  CloudlessError,
   Throttle,
   definedFields,
   errorFields,
   errorKindOf,
+  errorMessageOf,
   hasErrorReason,
   type ErrorReason,
   type SuppressedEvents,
@@ -129,7 +131,7 @@ export class AuditLog {
     const throttled = this.throttle.take(
       `${principal} ${address} ${rpc} ok ${entry.describeValues()}`,
     );
-    if (throttled.passes) await entry.write('ok', throttled);
+    if (throttled.passes) await entry.writeBeforeCall('ok', throttled);
     // Earlier records of the same values stand for a merged call, and a later one counts it: the call
     // must not be recorded as one without a change.
     entry.recorded = true;
@@ -290,7 +292,26 @@ export class AuditEntry {
    */
   async recordStart(subject: AuditSubject): Promise<void> {
     this.describe(subject);
-    await this.write('started');
+    await this.writeBeforeCall('started');
+  }
+
+  /**
+   * Commits the record that a call needs before the call begins. Parameters of {@link write}.
+   * @throws kind `exhausted` when the store has no space for the record; the message says that the
+   *   call is refused for this reason.
+   */
+  async writeBeforeCall(result: string, details: AuditDetails = {}): Promise<void> {
+    try {
+      await this.write(result, details);
+    } catch (reason) {
+      if (!hasErrorReason(reason, 'STORE_FULL')) throw reason;
+      const { rpc } = this.facts;
+      throw new CloudlessError(
+        'STORE_FULL',
+        `nobody may use ${rpc.slice(rpc.indexOf('/') + 1)} without an audit record, and the state store has no space for the record: ${errorMessageOf(reason)}`,
+        { cause: reason },
+      );
+    }
   }
 
   /**
