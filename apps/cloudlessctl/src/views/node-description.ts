@@ -74,9 +74,16 @@ function getStatusFields(node: Node, nowMs: number): readonly Field[] {
     ],
     ['Replicas', `${status?.replicaCount ?? 0} of at most ${status?.maxReplicas ?? 0}`],
     ['Capabilities', status?.capabilities.join(', ') ?? ''],
+    ['Network proxy', formatNetworkProxy(node)],
     ['Platform', formatPlatform(node)],
     ['Agent', agent.filter((part) => part !== '').join(' at ')],
   ];
+}
+
+/** Returns an empty text when the coordinator does not know. */
+function formatNetworkProxy({ status }: Node): string {
+  if (status?.networkProxy === undefined) return '';
+  return status.networkProxy ? 'yes' : 'none: services do not work on this node';
 }
 
 function formatConditions({ status }: Node, style: Style): string {

@@ -14,6 +14,7 @@ const ID = 'sql-10.0.0.5-5432';
 beforeEach(async () => {
   bed = await ApiTestBed.open();
   client = createClient(NetworkService, bed.transport);
+  await bed.putNode('n0', { hello: { network: {} } });
   await client.createService({ name: 'db', spec: { ports: [{ name: 'sql', port: 5432 }] } });
 });
 afterEach(() => bed.stop());

@@ -43,6 +43,12 @@ export function presentService(view: ClusterView, record: ServiceRecord): Servic
   });
 }
 
+/** Why a condition of a service does not hold. */
+interface Problem {
+  readonly reason: string;
+  readonly message: string;
+}
+
 /** Numbers of endpoints, and what the conditions say of them. */
 interface EndpointSummary {
   readonly ready: number;
@@ -69,8 +75,9 @@ function presentStatus(view: ClusterView, record: ServiceRecord): ServiceStatus 
   status.readyEndpoints = summary.ready;
   status.totalEndpoints = summary.total;
   const holds = summary.ready > 0;
+  const proxyProblem = findProxyProblem(view);
   const addressProblem =
-    spec.type === Type.LOAD_BALANCER ? findAddressProblem(view, record) : undefined;
+    spec.type === Type.LOAD_BALANCER ? findAddressProblem(record, proxyProblem) : undefined;
   status.conditions.push(
     createCondition(ConditionType.HAS_ENDPOINTS, holds ? undefined : summary),
     ...(workloads.length > 0
@@ -79,14 +86,14 @@ function presentStatus(view: ClusterView, record: ServiceRecord): ServiceStatus 
     ...(addressProblem === undefined
       ? []
       : [createCondition(ConditionType.EXTERNAL_IPS_SERVED, addressProblem)]),
+    ...(proxyProblem === undefined || proxyProblem === addressProblem
+      ? []
+      : [createCondition(ConditionType.NETWORK_PROXY_PRESENT, proxyProblem)]),
   );
   return status;
 }
 
-function createCondition(
-  type: ConditionType,
-  problem: { readonly reason: string; readonly message: string } | undefined,
-): ServiceCondition {
+function createCondition(type: ConditionType, problem: Problem | undefined): ServiceCondition {
   const { reason, message } = problem ?? { reason: '', message: '' };
   return create(ServiceConditionSchema, { type, holds: problem === undefined, reason, message });
 }
@@ -146,7 +153,10 @@ function summarizeExternal(view: ClusterView, record: ServiceRecord): EndpointSu
 }
 
 /** Explains which ports of a service lead to no declared port; undefined when all do. */
-function findPortProblem(ports: readonly ServicePort[], workloads: readonly WorkloadRecord[]) {
+function findPortProblem(
+  ports: readonly ServicePort[],
+  workloads: readonly WorkloadRecord[],
+): Problem | undefined {
   const problems = workloads.flatMap(({ name, spec }) => {
     const declared = (spec?.ports ?? []).map((port) => ({ ...port, name: resolvePortName(port) }));
     const missing = ports.filter((port) => matchTargetPort(port, declared) === undefined);
@@ -162,24 +172,31 @@ function findPortProblem(ports: readonly ServicePort[], workloads: readonly Work
   return { reason: 'PortsDoNotMatch', message: formatNames(problems, '; ') };
 }
 
+/** Explains that no node has a network proxy; undefined when a node has. */
+function findProxyProblem(view: ClusterView): Problem | undefined {
+  for (const { value } of view.nodes()) if (value.hello?.network !== undefined) return undefined;
+  return {
+    reason: 'NoNetworkProxy',
+    message:
+      'no node has a network proxy, so the name and the address of the service work nowhere; start agents with --network on or auto',
+  };
+}
+
 /**
  * Explains why no node serves the external addresses of a service. Undefined when nodes may serve
  * them: the coordinator does not know where the network leads these addresses.
+ * @param proxyProblem - Why no network proxy serves them. Undefined when proxies may.
  */
-function findAddressProblem(view: ClusterView, record: ServiceRecord) {
+function findAddressProblem(
+  record: ServiceRecord,
+  proxyProblem: Problem | undefined,
+): Problem | undefined {
   const { externalIps } = getServiceSpec(record);
-  if (externalIps.length === 0) {
-    return {
-      reason: 'NoExternalAddress',
-      message: 'spec.external_ips is empty, so the service is reached as one of type NODE_PORT',
-    };
-  }
-  const hasProxy = [...view.nodes()].some(({ value }) => value.hello?.network !== undefined);
-  return hasProxy
-    ? undefined
+  return externalIps.length > 0
+    ? proxyProblem
     : {
-        reason: 'NoNetworkProxy',
-        message: 'no node has a network proxy; start agents with --network on or auto',
+        reason: 'NoExternalAddress',
+        message: 'spec.external_ips is empty, so the service is reached as one of type NODE_PORT',
       };
 }
 

@@ -73,8 +73,29 @@ describe('status of a service', () => {
       conditions: [
         { type: ConditionType.HAS_ENDPOINTS, holds: true, reason: '' },
         { type: ConditionType.PORTS_MATCH, holds: true, reason: '' },
+        { type: ConditionType.NETWORK_PROXY_PRESENT, holds: false, reason: 'NoNetworkProxy' },
       ],
     });
+  });
+
+  it('says in the answer of CreateService that there is no such workload and no network proxy', async () => {
+    const spec = { workload: 'nope', ports: [{ port: 80 }] };
+    const { status } = await client.createService({ name: 'web', spec });
+    expect(status?.conditions.map(({ message }) => message)).toEqual([
+      'namespace default has no workload nope',
+      'no node has a network proxy, so the name and the address of the service work nowhere; start agents with --network on or auto',
+    ]);
+  });
+
+  it('says nothing about network proxies once a node has a network proxy', async () => {
+    await createWeb();
+    const { NETWORK_PROXY_PRESENT } = ConditionType;
+    await bed.putNode('n0', { hello: {} });
+    expect(await conditionOf(NETWORK_PROXY_PRESENT)).toMatchObject({
+      ...{ holds: false, reason: 'NoNetworkProxy' },
+    });
+    await bed.putNode('n1', { hello: { network: {} } });
+    expect(await conditionOf(NETWORK_PROXY_PRESENT)).toBeUndefined();
   });
 
   it('names the ports that the workload does not declare', async () => {
@@ -103,6 +124,7 @@ describe('status of a service', () => {
             '1 ready replica of web has no address for a port of the service; see the condition PORTS_MATCH',
         },
         { holds: false, reason: 'PortsDoNotMatch' },
+        { holds: false, reason: 'NoNetworkProxy' },
       ],
     });
   });

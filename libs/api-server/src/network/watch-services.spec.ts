@@ -64,7 +64,7 @@ describe('WatchServices', () => {
     await bed.settle();
     expect(items[0]?.service?.status).toMatchObject({
       readyEndpoints: 0,
-      conditions: [{ reason: 'NoWorkloadSelected' }],
+      conditions: [{ reason: 'NoWorkloadSelected' }, { reason: 'NoNetworkProxy' }],
     });
   });
 

@@ -48,6 +48,18 @@ describe('NodeHandlers', () => {
     expect(revision).toBe(bed.state.view().revision);
   });
 
+  it('shows whether a node has a network proxy, and nothing before its first session', async () => {
+    await bed.putNode('n1', { hello: { network: {} } });
+    await bed.putNode('n2', { hello: {} });
+    await bed.putNode('n3');
+    const { nodes } = await bed.client.listNodes({});
+    expect(nodes.map(({ id, status }) => [id, status?.networkProxy])).toEqual([
+      ['n1', true],
+      ['n2', false],
+      ['n3', undefined],
+    ]);
+  });
+
   it('sets and removes labels and taints, and sets the zone of a node', async () => {
     await bed.putNode('node-1', { labels: { a: '1', b: '2' } });
     const node = await bed.client.updateNode({

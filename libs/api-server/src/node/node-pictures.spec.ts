@@ -56,6 +56,7 @@ const arbRecord = fc.record({
       capabilities: fc.array(arbText, { maxLength: 2 }),
       maxReplicas: fc.nat(),
       agentVersion: arbText,
+      network: fc.option(fc.constant({}), { nil: undefined }),
       capacity: fc.option(arbCapacity, { nil: undefined }),
       reserved: fc.option(arbCapacity, { nil: undefined }),
     }),

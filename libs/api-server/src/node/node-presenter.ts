@@ -83,7 +83,11 @@ export function presentNodeFacts({
     architecture: hello?.architecture ?? '',
     operatingSystem: hello?.operatingSystem ?? '',
     agentAddress: hello?.agentAddress ?? '',
-    ...definedFields({ capacity: hello?.capacity, reserved: hello?.reserved }),
+    ...definedFields({
+      capacity: hello?.capacity,
+      reserved: hello?.reserved,
+      networkProxy: hello === undefined ? undefined : hello.network !== undefined,
+    }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { Service, ServiceEndpoint } from '@cloudless/api';
+import { ServiceCondition_Type, type Service, type ServiceEndpoint } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { parseWorkloadName, type WorkloadName } from '../../names.js';
@@ -58,7 +58,9 @@ export function listServiceEndpoints(
 }
 
 /**
- * Prints the status line of a change, with the name and the address of the service.
+ * Prints the status line of a change, with the name and the address of the service, and why the
+ * service will not work as it is: no such workload, no such port, or no network proxy. Replicas that
+ * are not ready yet are no such reason.
  * @param change - The change, for example `created`.
  */
 export async function printServiceStatus(
@@ -71,4 +73,9 @@ export async function printServiceStatus(
   await session.printStatus(
     `${formatServiceName(service)}: ${change}${address === '' ? '' : ` (${address})`}`,
   );
+  for (const { type, holds, reason, message } of service.status?.conditions ?? []) {
+    const isPassing =
+      type === ServiceCondition_Type.HAS_ENDPOINTS && reason !== 'NoWorkloadSelected';
+    if (!holds && !isPassing) await session.printStatus(`note: ${message}`);
+  }
 }

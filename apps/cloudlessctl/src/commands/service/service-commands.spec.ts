@@ -68,6 +68,8 @@ const node = (
   zone = '',
 ): ReturnType<typeof create<typeof NodeSchema>> =>
   create(NodeSchema, { id, zone, status: { phase } });
+const withoutProxy = (id: string): Node =>
+  create(NodeSchema, { id, status: { phase: NodeStatus_Phase.READY, networkProxy: false } });
 
 const network: CliOptions['network'] = {
   getService: ({ name }) => {
@@ -147,6 +149,38 @@ describe('service create and update', () => {
     expect(requests).toMatchObject([{ namespace: 'default', name: 'web', ...expected }]);
     const { proxyProtocol } = requests[0]?.spec ?? {};
     expect(proxyProtocol).toBe(false);
+  });
+
+  it('prints a note for each reason why the service will not work, not for unready replicas', async () => {
+    const createWith = (conditions: object[]) =>
+      runCli(['service', 'create', 'web', '--port', '80'], {
+        network: {
+          createService: () =>
+            create(ServiceSchema, {
+              namespace: 'default',
+              name: 'web',
+              status: { conditions },
+            } as never),
+        },
+      });
+    const condition = (type: ServiceCondition_Type, reason: string, message: string) => ({
+      ...{ type, reason, message, holds: false },
+    });
+    const { HAS_ENDPOINTS, PORTS_MATCH, NETWORK_PROXY_PRESENT } = ServiceCondition_Type;
+    expect(
+      await createWith([
+        condition(HAS_ENDPOINTS, 'NoWorkloadSelected', 'no such workload'),
+        condition(PORTS_MATCH, 'PortsDoNotMatch', 'no such port'),
+        condition(NETWORK_PROXY_PRESENT, 'NoNetworkProxy', 'no proxy'),
+      ]),
+    ).toMatchObject({
+      exitCode: 0,
+      stdout:
+        'service default/web: created\nnote: no such workload\nnote: no such port\nnote: no proxy\n',
+    });
+    expect(
+      await createWith([condition(HAS_ENDPOINTS, 'NoReadyReplicas', '2 replicas start')]),
+    ).toMatchObject({ stdout: 'service default/web: created\n' });
   });
 
   it.each([
@@ -316,12 +350,37 @@ describe('explain of a service', () => {
   });
 });
 
+describe('explain of a service in a cluster without network proxies', () => {
+  it('does not say that ready endpoints receive connections', async () => {
+    const service = create(ServiceSchema, {
+      ...{ namespace: 'default', name: 'web', spec: { workload: 'web' } },
+      status: {
+        ...{ readyEndpoints: 1, totalEndpoints: 1 },
+        conditions: [
+          { type: ServiceCondition_Type.HAS_ENDPOINTS, holds: true },
+          {
+            ...{ type: ServiceCondition_Type.NETWORK_PROXY_PRESENT, holds: false },
+            ...{ reason: 'NoNetworkProxy', message: 'no node has a network proxy' },
+          },
+        ],
+      },
+    });
+    const { stdout } = await runCli(['explain', 'service/web'], {
+      network: { ...network, getService: () => service },
+    });
+    expect(stdout).toContain(
+      'service default/web: 1 of 1 endpoint is ready, but no node has a network proxy.\n',
+    );
+  });
+});
+
 describe('network trace', () => {
   const from = node('n1', NodeStatus_Phase.READY, 'z1');
   const nodes = new Map([
     ['n1', from],
     ['n2', node('n2')],
     ['n3', node('n3', NodeStatus_Phase.LOST)],
+    ['n4', withoutProxy('n4')],
   ]);
   const lastStep = (endpoints: readonly ServiceEndpoint[], hasTls = true): string => {
     const service = WEB;
@@ -341,6 +400,14 @@ describe('network trace', () => {
       'path ok: 10.0.0.1:8080 on node n2, by mutual TLS between machines',
     ],
     [[anEndpoint({ nodeId: 'n3' })], 'path fails: the nodes of the endpoints are not ready: n3'],
+    [
+      [anEndpoint({ nodeId: 'n3' }), anEndpoint({ nodeId: 'n4' })],
+      'path fails: the nodes of the endpoints run without a network proxy; start their agents with --network on or auto: n4',
+    ],
+    [
+      [anEndpoint({ nodeId: 'n4' }), anEndpoint({ nodeId: 'n2', address: '10.0.0.2' })],
+      'path ok: 10.0.0.2:8080 on node n2, by mutual TLS between machines',
+    ],
     [
       [anEndpoint({ nodeId: '', address: 'fd00::1' })],
       'path ok: [fd00::1]:8080 outside the cluster, from this node',
@@ -384,6 +451,34 @@ describe('network trace', () => {
           '10.0.0.1:8080 on node n2, whose proxy reports: the network proxy reaches no coordinator',
       },
     ]);
+  });
+
+  it('fails at the proxy on a node without a network proxy, and shows no later step', async () => {
+    const coordinator: CliOptions['coordinator'] = { getNode: () => withoutProxy('n4') };
+    const { exitCode, stdout, stderr } = await runCli(
+      ['network', 'trace', 'n4', 'web', '-o', 'json'],
+      { network, coordinator },
+    );
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 1,
+      stderr: expect.stringContaining('a connection to default/web would fail'),
+    });
+    expect(JSON.parse(stdout)).toEqual({
+      traces: [
+        {
+          from: 'n4',
+          steps: [
+            { step: 'caller', result: 'ok', detail: 'node n4' },
+            {
+              step: 'proxy',
+              result: 'fails',
+              detail:
+                'node n4 runs without a network proxy: names and addresses of services do not work there; start its agent with --network on or auto',
+            },
+          ],
+        },
+      ],
+    });
   });
 
   it('without TLS warns that other machines are not reached', () => {

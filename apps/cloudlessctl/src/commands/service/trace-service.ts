@@ -93,7 +93,8 @@ export async function traceService(invocation: Invocation): Promise<void> {
 
 /**
  * Computes the steps of a connection: the node of the caller, the name, the address, the endpoints,
- * and the way to the nearest of them.
+ * and the way to the nearest of them. A node without a network proxy ends the trace, because nothing
+ * answers there at the name and the address.
  */
 export function traceSteps({
   from,
@@ -103,7 +104,9 @@ export function traceSteps({
   hasTls,
 }: TraceInput): readonly TraceStep[] {
   const { spec, status } = service;
-  const steps: TraceStep[] = [callerStep(from), ...proxySteps(from), nameStep(service)];
+  const caller = [callerStep(from), ...proxySteps(from)];
+  if (!mayHaveProxy(from)) return caller;
+  const steps: TraceStep[] = [...caller, nameStep(service)];
   if (spec?.externalName) return steps;
   if (spec?.headless !== true) {
     const clusterIp = status?.clusterIp ?? '';
@@ -149,8 +152,24 @@ function callerStep(node: Node): TraceStep {
   };
 }
 
-/** The network proxy of a node reports what it cannot do, such as to listen at an address. */
+/** Returns false when a node is known to have no network proxy. */
+function mayHaveProxy({ status }: Node): boolean {
+  return status?.networkProxy ?? true;
+}
+
+/**
+ * A node can be without a network proxy, which is all of the trace then. A network proxy reports what
+ * it cannot do, such as to listen at an address.
+ */
 function proxySteps(node: Node): readonly TraceStep[] {
+  if (!mayHaveProxy(node))
+    return [
+      {
+        step: 'proxy',
+        result: 'fails',
+        detail: `node ${node.id} runs without a network proxy: names and addresses of services do not work there; start its agent with --network on or auto`,
+      },
+    ];
   const problem = findProxyProblem(node);
   return problem === undefined ? [] : [{ step: 'proxy', result: 'warns', detail: problem }];
 }
@@ -203,17 +222,24 @@ function pathStep(
   const nearest = [...usable].sort(
     (left, right) => distance(from, left) - distance(from, right) || (left.id < right.id ? -1 : 1),
   );
-  const reachable = nearest.find(({ nodeId }) => {
+  const ready = nearest.filter(({ nodeId }) => {
     const node = nodes.get(nodeId);
     return nodeId === '' || (node !== undefined && isReady(node));
   });
+  const reachable = ready.find(({ nodeId }) => {
+    const node = nodes.get(nodeId);
+    return nodeId === from.id || node === undefined || mayHaveProxy(node);
+  });
   if (reachable === undefined) {
-    const lost = [...new Set(usable.map(({ nodeId }) => nodeId))].join(', ');
-    return {
-      step: 'path',
-      result: 'fails',
-      detail: `the nodes of the endpoints are not ready: ${lost}`,
-    };
+    const [left, problem] =
+      ready.length === 0
+        ? [usable, 'the nodes of the endpoints are not ready']
+        : [
+            ready,
+            `the nodes of the endpoints run without a network proxy; start their agents with --network on or auto`,
+          ];
+    const nodeIds = [...new Set(left.map(({ nodeId }) => nodeId))].join(', ');
+    return { step: 'path', result: 'fails', detail: `${problem}: ${nodeIds}` };
   }
   const address = formatEndpointAddress(reachable);
   const { nodeId } = reachable;
