@@ -916,7 +916,7 @@ export const manifestSchema: RootSchema = {
      "maximum": 1000000
     },
     "minAvailable": {
-     "description": "Number of available replicas that rollouts, drains and scale-downs always keep. Default: the desired number minus `maxUnavailable`; when `maxUnavailable` is 0, the desired number minus 1, but at least 1.",
+     "description": "Number of available replicas that rollouts, drains and preemptions always keep, and scale-downs to this number or more. A value above the desired number counts as the desired number: a scale-down below it is made. Default: the desired number minus `maxUnavailable`; when `maxUnavailable` is 0, the desired number minus 1, but at least 1.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000

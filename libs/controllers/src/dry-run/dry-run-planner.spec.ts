@@ -258,6 +258,36 @@ describe('DryRunPlanner.planChange', () => {
     ]);
   });
 
+  it.each([
+    { name: 'a creation with a higher min_available', spec: { replicas: 3 }, counts: 3 },
+    { name: 'min_available of all replicas', spec: { replicas: 5 }, counts: undefined },
+    { name: 'no replicas', spec: { replicas: 0 }, counts: undefined },
+    { name: 'mode GLOBAL', spec: { mode: Mode.GLOBAL }, counts: undefined },
+  ])('warns about $name only when min_available is lowered', async ({ spec, counts }) => {
+    await openWith(['node-1']);
+    const { warningDetails } = plan({ ...spec, rollout: { minAvailable: 5 } });
+    expect(warningDetails.map(({ kind, message }) => [kind, message])).toEqual(
+      counts === undefined
+        ? []
+        : [
+            [
+              WarningKind.MIN_AVAILABLE_LOWERED,
+              `min_available 5 is above the number of replicas and counts as ${counts}: until there are more, rollouts and drains stop no replica before its replacement is available`,
+            ],
+          ],
+    );
+  });
+
+  it('warns about a scale-down below min_available, and not about an apply without changes', async () => {
+    await openWith(['node-1', 'node-2']);
+    const rollout = { minAvailable: 4 };
+    await runWorkload({ replicas: 6, rollout });
+    expect(plan({ replicas: 6, rollout }).warnings).toEqual([]);
+    expect(plan({ replicas: 2, rollout }).warningDetails).toMatchObject([
+      { kind: WarningKind.MIN_AVAILABLE_LOWERED, message: expect.stringContaining('counts as 2') },
+    ]);
+  });
+
   it('warns about a rollout that the change supersedes', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1 });

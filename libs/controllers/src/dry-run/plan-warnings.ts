@@ -4,11 +4,13 @@ import {
   PlanWarning_Kind as Kind,
   Rollout_Strategy as Strategy,
   isRolledOut,
+  withDefaults,
   type PlanWarning,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord } from '@cloudless/api/store';
 import { formatReplicaCount } from '@cloudless/rollout';
+import { isGlobal } from '../rollout/global-targets.js';
 import type { DryRunResult } from './simulate-rollout.js';
 
 /**
@@ -58,14 +60,27 @@ export function warnSuperseded(
   ];
 }
 
-/** Returns the warning that RECREATE cannot keep an explicit `min_available`. */
-export function warnMinAvailable({ rollout }: WorkloadSpec): readonly PlanWarning[] {
+/**
+ * Returns the warning that an explicit `min_available` is not kept as written: RECREATE keeps none,
+ * and a number above that of the replicas is lowered. 0 replicas keep none on purpose, and the number
+ * of replicas in mode GLOBAL is that of the nodes.
+ */
+export function warnMinAvailable(spec: WorkloadSpec): readonly PlanWarning[] {
+  const { rollout, replicas = 0 } = withDefaults(spec);
   const minAvailable = rollout?.minAvailable ?? 0;
-  if (rollout?.strategy !== Strategy.RECREATE || minAvailable === 0) return [];
+  if (minAvailable === 0) return [];
+  if (rollout?.strategy === Strategy.RECREATE)
+    return [
+      createWarning(
+        Kind.BELOW_MIN_AVAILABLE,
+        `min_available ${minAvailable} cannot be kept: RECREATE stops all replicas first`,
+      ),
+    ];
+  if (replicas === 0 || minAvailable <= replicas || isGlobal(spec)) return [];
   return [
     createWarning(
-      Kind.BELOW_MIN_AVAILABLE,
-      `min_available ${minAvailable} cannot be kept: RECREATE stops all replicas first`,
+      Kind.MIN_AVAILABLE_LOWERED,
+      `min_available ${minAvailable} is above the number of replicas and counts as ${replicas}: until there are more, rollouts and drains stop no replica before its replacement is available`,
     ),
   ];
 }

@@ -132,7 +132,7 @@ describe('findImpossibleLimits', () => {
       },
       {
         spec: { desired: 3, maxSurge: 0, minAvailable: 7 },
-        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+        text: 'max_surge 0 and min_available 7, which counts as 3 of 3, leave no possible move',
       },
       {
         spec: { desired: 1, maxSurge: 0 },

@@ -67,17 +67,21 @@ const DEFAULT_MAX_SURGE = 1;
  * @returns The text for the user; undefined when a step is possible, or nothing is wanted.
  */
 export function findImpossibleLimits(spec: RolloutLimitsSpec): string | undefined {
-  return describeImpossibleLimits(resolveLimits(spec));
+  return describeImpossibleLimits(resolveLimits(spec), spec.minAvailable);
 }
 
-/** As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later. */
-export function describeImpossibleLimits({
-  want,
-  minAvailable,
-  maxSurge,
-}: RolloutLimits): string | undefined {
+/**
+ * As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later.
+ * @param written - `min_available` as the user wrote it, for the text. Default: as resolved.
+ */
+export function describeImpossibleLimits(
+  { want, minAvailable, maxSurge }: RolloutLimits,
+  written = minAvailable,
+): string | undefined {
   if (want === 0 || maxSurge > 0 || minAvailable < want) return undefined;
-  return `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
+  return written > minAvailable
+    ? `max_surge ${maxSurge} and min_available ${written}, which counts as ${minAvailable} of ${want}, leave no possible move`
+    : `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
 }
 
 /**

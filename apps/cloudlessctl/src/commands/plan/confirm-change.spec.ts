@@ -198,6 +198,12 @@ describe('the prediction of a change', () => {
       isShown: true,
     },
     {
+      name: 'shows that min_available is lowered to the number of replicas',
+      line: 'scale web 2',
+      warning: { kind: Kind.MIN_AVAILABLE_LOWERED, message: 'min_available 4 counts as 2' },
+      isShown: true,
+    },
+    {
       name: 'ignores that a deletion stops replicas',
       line: 'delete web',
       warning: stopped,

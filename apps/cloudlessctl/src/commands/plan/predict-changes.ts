@@ -186,7 +186,8 @@ type Weight = 'ask' | 'show' | 'ignore';
  * A change that takes the place of another rollout is how a failing rollout is mended, and a large
  * rollout may need more steps than a prediction has, so neither stops a change. A deletion ends
  * replicas on purpose, a priority above 100 is chosen to preempt, policies with the action AUDIT
- * refuse nothing, and policies are overridden by a flag of the command.
+ * refuse nothing, and policies are overridden by a flag of the command. A `min_available` that is
+ * lowered to the number of replicas stops nothing beyond what the user asked for.
  */
 const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.UNSPECIFIED]: 'ask',
@@ -199,6 +200,7 @@ const WEIGHTS: Readonly<Record<Kind, Weight>> = {
   [Kind.PREEMPTS]: 'show',
   [Kind.POLICY_AUDIT]: 'show',
   [Kind.POLICY_OVERRIDDEN]: 'show',
+  [Kind.MIN_AVAILABLE_LOWERED]: 'show',
   [Kind.STOPS_REPLICAS]: 'ignore',
 };
 

@@ -1284,9 +1284,10 @@ export type Rollout = Message<"cloudless.api.Rollout"> & {
   maxUnavailable?: number | undefined;
 
   /**
-   * Number of available replicas that rollouts, drains and scale-downs always keep. Default: the
-   * desired number minus `max_unavailable`; when `max_unavailable` is 0, the desired number minus
-   * 1, but at least 1.
+   * Number of available replicas that rollouts, drains and preemptions always keep, and scale-downs
+   * to this number or more. A value above the desired number counts as the desired number: a
+   * scale-down below it is made. Default: the desired number minus `max_unavailable`; when
+   * `max_unavailable` is 0, the desired number minus 1, but at least 1.
    *
    * @generated from field: optional int32 min_available = 4;
    */
