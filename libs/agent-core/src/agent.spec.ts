@@ -43,6 +43,30 @@ describe('Agent', () => {
     });
   });
 
+  it('takes another name in the data directory of a node that never joined, as a new machine', async () => {
+    const testBed = new AgentTestBed();
+    testBed.store.identity = { nodeId: 'node-9', instanceId: 'x', highestEpoch: 0n };
+    await testBed.start();
+    await settle();
+    expect(testBed.coordinator.hellos[0]).toMatchObject({
+      nodeId: 'node-1',
+      instanceId: expect.not.stringMatching(/^x$/),
+    });
+    expect(testBed.store.identity).toMatchObject({ nodeId: 'node-1', clusterId: 'cluster-1' });
+  });
+
+  it.each([
+    { name: 'was enrolled', joined: { clusterId: 'cluster-1', highestEpoch: 0n } },
+    { name: 'has had a session', joined: { highestEpoch: 1n } },
+  ])('refuses the data directory of another node that $name', async ({ joined }) => {
+    const testBed = new AgentTestBed();
+    testBed.store.identity = { nodeId: 'node-9', instanceId: 'x', ...joined };
+    await expect(testBed.start()).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining('belongs to node node-9, not to node-1'),
+    });
+  });
+
   it('starts a replica and reports it ready once every TCP port accepts connections', async () => {
     const testBed = new AgentTestBed();
     testBed.closedPorts.add('*');

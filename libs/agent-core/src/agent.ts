@@ -10,7 +10,7 @@ import {
 } from '@cloudless/base';
 import { listAvailable, type AvailableContainers } from '@cloudless/runtime';
 import type { AgentOptions } from './agent-options.js';
-import type { AgentIdentity, StoredReplica } from './store/agent-store.js';
+import type { AgentIdentity, StoredAgent, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
 import type { CertificateClient } from './identity/certificate-client.js';
 import { createCertificateClient } from './identity/create-certificate-client.js';
@@ -163,10 +163,7 @@ export class Agent {
     if (options.coordinators.length === 0)
       throw new CloudlessError('invalid', 'coordinators: must name at least one address');
     const stored = await options.store.load();
-    const identity = new IdentityKeeper(
-      options.store,
-      await loadIdentity(options, stored.identity),
-    );
+    const identity = new IdentityKeeper(options.store, await loadIdentity(options, stored));
     const contact = new CoordinatorContact(options.clock);
     const workloadIdentities = createWorkloadIdentities(options, () => agent.identityCalls);
     const files = createReplicaFiles(options, () => agent.replicas);
@@ -391,13 +388,17 @@ function withMetrics(options: AgentOptions): AgentOptions {
   };
 }
 
+/**
+ * Returns the stored identity, or stores a new one. Until a cluster has accepted the node, as after a
+ * refused join, the stored name binds nothing.
+ */
 async function loadIdentity(
   options: AgentOptions,
-  stored: AgentIdentity | undefined,
+  { identity: stored, replicas }: StoredAgent,
 ): Promise<AgentIdentity> {
   const { nodeId, store, random, resetCommand } = options;
-  if (stored !== undefined) {
-    if (stored.nodeId === nodeId) return stored;
+  if (stored?.nodeId === nodeId) return stored;
+  if (stored !== undefined && (hasJoined(stored) || replicas.length > 0)) {
     throw new CloudlessError(
       'precondition',
       `the data directory belongs to node ${stored.nodeId}, not to ${nodeId}; start the agent with --name ${stored.nodeId}, choose another data directory, or run: ${resetCommand}`,
@@ -406,4 +407,8 @@ async function loadIdentity(
   const identity: AgentIdentity = { nodeId, instanceId: randomHex(random, 16), highestEpoch: 0n };
   await store.saveIdentity(identity);
   return identity;
+}
+
+function hasJoined({ clusterId, highestEpoch }: AgentIdentity): boolean {
+  return clusterId !== undefined || highestEpoch > 0n;
 }

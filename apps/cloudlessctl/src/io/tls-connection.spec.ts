@@ -8,9 +8,9 @@ import type { HandlerContext } from '@connectrpc/connect';
 import { RENEW_CERTIFICATE_HEADER, UserService } from '@cloudless/api';
 import { CertificateAuthority, createKeyAndCsr, readCsr } from '@cloudless/identity/x509';
 import { systemClock } from '@cloudless/app-kit';
+import { detectTls } from '@cloudless/rpc-node/tls-client';
 import { runCli, USER_TOKEN } from '../testing/run-cli.js';
 import { anIdentity, formatIdentityFile, SERVER_ID } from '../testing/an-identity.js';
-import { detectTls } from './detect-tls.js';
 import { connectLazily } from './lazy-connection.js';
 
 const HOUR_MS = 3_600_000;

@@ -22,7 +22,7 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 import type { ClientTls } from './tls/client-tls.js';
-import { connectHttp2Session, destroyInNextTurn } from './tls/http2-session.js';
+import { connectHttp2Session, destroyInNextTurn, waitForSettings } from './tls/http2-session.js';
 
 /** Limit of one message from the coordinator. Larger than the largest order, which has a spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
@@ -60,7 +60,8 @@ export const createCoordinatorTransport = ({
    * @param onReached - Called when the TCP connection is open, before a TLS handshake.
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
    *   first; CERTIFICATE_INVALID, CERTIFICATE_EXPIRED or CERTIFICATE_NOT_YET_VALID when the
-   *   coordinator is not trusted; `precondition` for `https://` without `tls`.
+   *   coordinator is not trusted; `precondition` for `https://` without `tls`, and for `http://` when
+   *   the coordinator speaks TLS.
    */
   connect: async (
     address: string,
@@ -69,6 +70,7 @@ export const createCoordinatorTransport = ({
   ): Promise<CoordinatorConnection> => {
     const clientTls = address.startsWith('https:') ? tls?.() : undefined;
     const session = await connectHttp2Session(address, clientTls, signal, onReached);
+    if (clientTls === undefined) await waitForSettings(address, session, signal);
     return new CoordinatorConnection(session, address, interceptors);
   },
 });

@@ -3,6 +3,7 @@ import * as net from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
 import { toEndpoint, type ClientTls } from './client-tls.js';
+import { detectTls } from './detect-tls.js';
 import { openTlsSocket } from './open-tls-socket.js';
 import { createUnreachableError } from './tls-errors.js';
 
@@ -70,6 +71,41 @@ export async function connectHttp2Session(
     tcp.destroy(); // the attempt was aborted before the session owned the connection
     throw reason;
   }
+}
+
+/**
+ * Waits until the server has sent its SETTINGS, with which each HTTP/2 server begins (RFC 9113,
+ * section 3.4). In plaintext this is the first sign that the server speaks HTTP/2: a TCP connection is
+ * open before that, and a server with TLS closes the connection without an answer.
+ * @param session - A session in plaintext, in the turn in which {@link connectHttp2Session} returned
+ *   the session. Destroyed when this function throws.
+ * @param signal - Aborts the wait.
+ * @throws kind `precondition` when the server speaks TLS; `unavailable` when the connection closes or
+ *   `signal` is aborted first.
+ */
+export async function waitForSettings(
+  address: string,
+  session: http2.ClientHttp2Session,
+  signal: AbortSignal,
+): Promise<void> {
+  const outcome = await new Promise<'open' | 'closed' | 'aborted'>((resolve) => {
+    const abort = (): void => resolve('aborted');
+    signal.addEventListener('abort', abort, { once: true });
+    session.once('close', () => resolve('closed'));
+    session.once('remoteSettings', () => {
+      signal.removeEventListener('abort', abort);
+      resolve('open');
+    });
+    if (signal.aborted) abort();
+  });
+  if (outcome === 'open') return;
+  session.destroy();
+  if (outcome === 'closed' && (await detectTls(address, signal)))
+    throw new CloudlessError(
+      'precondition',
+      `the server at ${address} speaks TLS; use ${address.replace(/^http:/, 'https:')}`,
+    );
+  throw createUnreachableError(address, signal.reason);
 }
 
 /**

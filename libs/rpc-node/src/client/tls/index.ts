@@ -3,6 +3,7 @@
  * point: neither protobuf nor Connect.
  */
 export type { ClientTls } from './client-tls.js';
+export { detectTls } from './detect-tls.js';
 export { fetchServerRoot } from './fetch-server-root.js';
 export type { ServerRoot } from './fetch-server-root.js';
 export {

@@ -83,6 +83,40 @@ describe('createCoordinatorTransport', () => {
     server.close();
   });
 
+  it('says that a server speaks TLS when the address has http://', async () => {
+    const { url } = await open({ tls: new TestServerTls(serverCredential) });
+    const address = url.replace(/^https:/, 'http:');
+    await expect(createCoordinatorTransport().connect(address, never)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: `the server at ${address} speaks TLS; use ${url}`,
+    });
+  });
+
+  it('says that no coordinator is reached when a server closes a connection in plaintext and does not speak TLS', async () => {
+    const server = net.createServer((socket) => socket.on('error', () => undefined).destroy());
+    const address = (await listen(server)).replace(/^https:/, 'http:');
+    await expect(createCoordinatorTransport().connect(address, never)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: `no coordinator reached at ${address}`,
+    });
+  });
+
+  it('closes a connection in plaintext to a server that does not answer when the attempt is aborted', async () => {
+    const stop = new AbortController();
+    const server = net.createServer();
+    const closed = new Promise<void>((resolve) =>
+      server.once('connection', (socket) => {
+        socket.once('data', () => stop.abort()).once('close', () => resolve());
+        socket.on('error', () => undefined);
+      }),
+    );
+    const address = (await listen(server)).replace(/^https:/, 'http:');
+    await expect(createCoordinatorTransport().connect(address, stop.signal)).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
+    await closed;
+  });
+
   it('refuses https:// without TLS material', async () => {
     await expect(
       createCoordinatorTransport().connect('https://127.0.0.1:1', never),
