@@ -49,7 +49,7 @@ describe('a coordinator whose disk is full', () => {
       yield { request: start };
     })();
     await expect(bed.client.exec(requests)[Symbol.asyncIterator]().next()).rejects.toThrow(
-      `[resource_exhausted] nobody may use Exec without an audit record, and the state store has no space for the record: ${DISK_FULL}`,
+      `[resource_exhausted] Exec is refused: nobody may make this call without an audit record, and the state store has no space for the record: ${DISK_FULL}`,
     );
     await bed.close({ problems: ['refused call not recorded'] });
   });

@@ -119,7 +119,7 @@ describeOnDiskImages('coordinator on a full disk', () => {
     expect(await cluster.runCtl('exec', 'web', '--', 'true')).toMatchObject({
       code: 7,
       stderr: expect.stringMatching(
-        /^cloudlessctl: nobody may use Exec without an audit record, and .*: disk full: /,
+        /^cloudlessctl: ExecCommand is refused: nobody may make this call without an audit record, .*: disk full: /,
       ) as string,
     });
 

@@ -308,7 +308,7 @@ export class AuditEntry {
       const { rpc } = this.facts;
       throw new CloudlessError(
         'STORE_FULL',
-        `nobody may use ${rpc.slice(rpc.indexOf('/') + 1)} without an audit record, and the state store has no space for the record: ${errorMessageOf(reason)}`,
+        `${rpc.slice(rpc.indexOf('/') + 1)} is refused: nobody may make this call without an audit record, and the state store has no space for the record: ${errorMessageOf(reason)}`,
         { cause: reason },
       );
     }
