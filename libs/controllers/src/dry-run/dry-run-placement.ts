@@ -28,11 +28,26 @@ export class DryRunPlacement {
   private refusedRequest: PlacementRequest | undefined;
   /** Number of replicas whose placement was not predicted: the budget of the plan was exhausted. */
   notPredicted = 0;
+  /** Ids of the replicas that no node fitted before the change. */
+  private readonly waitedBefore: ReadonlySet<string>;
 
+  /** @param cluster - With the replicas of the workload as before the change. */
   constructor(
     private readonly cluster: DryRunCluster,
     private readonly workload: WorkloadRecord,
-  ) {}
+  ) {
+    // A replica without a reason has not been refused yet.
+    this.waitedBefore = new Set(
+      cluster
+        .replicasOf(workload.uid)
+        .flatMap(({ id, nodeId, reason }) => (nodeId === '' && reason !== '' ? [id] : [])),
+    );
+  }
+
+  /** Returns how many of {@link unplaced} waited before: the placer had refused them. */
+  countWaitedBefore(): number {
+    return this.unplaced.filter(({ id }) => this.waitedBefore.has(id)).length;
+  }
 
   /**
    * Predicts the decisions of the placer. Replaces {@link unplaced} by the replicas that no node

@@ -113,6 +113,36 @@ describe('DryRunPlanner.planChange', () => {
     ]);
   });
 
+  it.each([
+    {
+      name: 'about none after a change of the rollout settings, which starts no replica',
+      change: { replicas: 3, rollout: { maxUnavailable: 2 } },
+      count: 0,
+    },
+    { name: 'about none after a scale-down', change: { replicas: 2 }, count: 0 },
+    { name: 'about the added ones after a scale-up', change: { replicas: 5 }, count: 2 },
+    {
+      name: 'about all new ones after an update',
+      change: { replicas: 3, command: ['new'] },
+      count: 3,
+    },
+  ])('warns of waiting replicas $name, when 2 of 3 waited before', async ({ change, count }) => {
+    await openWith(['node-1']);
+    bed.use(new WorkloadReconciler(bed));
+    bed.use(new Placer(bed));
+    await bed.createWorkload({ replicas: 3, ...cpu(3_000) });
+    await bed.advance(1_000);
+    const [placed] = bed.replicas().filter(({ nodeId }) => nodeId !== '');
+    const running = { phase: Phase.RUNNING, ready: true, reason: '', containerId: 'c1' };
+    await bed.changeReplica(placed?.id ?? '', running);
+    await bed.advance(15_000);
+    const result = plan({ ...change, ...cpu(3_000) });
+    const warned = result.warningDetails.filter(({ kind }) => kind === WarningKind.NO_NODE_FITS);
+    expect(warned.map(({ replicas }) => replicas)).toEqual(count === 0 ? [] : [count]);
+    // The state in which the workload stays names all of them.
+    expect(result).toMatchObject({ outcome: { kind: OutcomeKind.WAITS_FOR_NODE } });
+  });
+
   it('counts the replicas of a workload of a million, and simulates only some of them', async () => {
     await openWith(['node-1']);
     const result = plan({ replicas: 1_000_000, ...cpu(3_000) });

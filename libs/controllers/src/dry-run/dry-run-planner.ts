@@ -21,6 +21,7 @@ import {
   warnDeletion,
   warnForcedDrain,
   warnIncomplete,
+  warnIncompleteMove,
   warnMinAvailable,
   warnSuperseded,
 } from './plan-warnings.js';
@@ -208,7 +209,7 @@ export class DryRunPlanner {
         generation: workload.generation,
         ...toWarningFields([
           ...(isDrain && node.drain?.force === true ? warnForcedDrain(result) : []),
-          ...warnIncomplete(
+          ...warnIncompleteMove(
             result,
             isUnfinished ? `the drain of ${node.id} would not finish: ` : '',
           ),

@@ -14,13 +14,26 @@ import { isGlobal } from '../rollout/global-targets.js';
 import type { DryRunResult } from './simulate-rollout.js';
 
 /**
- * Returns the warnings about a change that would preempt replicas or not complete by itself.
- * Replicas without a node block all later steps, so no further reason is needed beside them.
+ * Returns the warnings about a change of a workload that would preempt replicas or not complete by
+ * itself. Replicas that waited for a node before are no effect of the change, so they are not counted.
+ */
+export function warnIncomplete(result: DryRunResult): readonly PlanWarning[] {
+  return warn(result, result.unplaced - result.waitedBefore, '');
+}
+
+/**
+ * Returns the same warnings about a change of a node. All replicas without a node count: a drain does
+ * not finish while they wait.
  * @param subject - Begin of the sentence about replicas without a node: `the drain of node-1 would
  *   not finish: `. Default: empty.
  */
-export function warnIncomplete(result: DryRunResult, subject = ''): readonly PlanWarning[] {
-  const { unplaced, unplacedReason, stuckReason, notPredicted, preempts, preempted } = result;
+export function warnIncompleteMove(result: DryRunResult, subject = ''): readonly PlanWarning[] {
+  return warn(result, result.unplaced, subject);
+}
+
+/** Replicas without a node block all later steps, so no further reason is needed beside them. */
+function warn(result: DryRunResult, unplaced: number, subject: string): readonly PlanWarning[] {
+  const { unplacedReason, stuckReason, notPredicted, preempts, preempted } = result;
   const warnings: PlanWarning[] = [];
   if (preempted > 0) warnings.push(createWarning(Kind.PREEMPTS, preempts, preempted));
   if (notPredicted > 0)

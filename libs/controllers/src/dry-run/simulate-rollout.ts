@@ -47,8 +47,10 @@ export interface DryRunResult {
   /** Number of further creations that the prediction counted without simulating them. */
   readonly omittedSteps: number;
   readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
-  /** Number of new replicas that no node fits. The reason is in {@link unplacedReason}. */
+  /** Number of replicas that no node fits. The reason is in {@link unplacedReason}. */
   readonly unplaced: number;
+  /** How many of {@link unplaced} waited already: no node fitted them before the change. */
+  readonly waitedBefore: number;
   readonly unplacedReason: string;
   /**
    * Finds the smallest change after which a node fits such a replica; empty when none is known.
@@ -147,6 +149,7 @@ class WorkloadDryRun {
       omittedSteps: this.omitted,
       placements: this.placement.placements,
       unplaced: this.countUnplaced(),
+      waitedBefore: this.placement.countWaitedBefore(),
       unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
       suggestChange: () =>
         this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),

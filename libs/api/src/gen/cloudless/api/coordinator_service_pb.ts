@@ -1110,7 +1110,8 @@ export enum PlanWarning_Kind {
   UNSPECIFIED = 0,
 
   /**
-   * No node fits new replicas, which wait without a node.
+   * No node fits new replicas, which wait without a node. Of a change of a workload, replicas that
+   * waited before are not counted.
    *
    * @generated from enum value: NO_NODE_FITS = 1;
    */
@@ -1145,7 +1146,8 @@ export enum PlanWarning_Kind {
   SUPERSEDES_ROLLOUT = 5,
 
   /**
-   * The change does not complete by itself for another reason than a missing node.
+   * The change does not complete by itself for another reason than a missing node for new
+   * replicas.
    *
    * @generated from enum value: DOES_NOT_COMPLETE = 6;
    */
