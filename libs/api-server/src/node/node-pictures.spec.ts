@@ -106,7 +106,7 @@ describe('NodePictures', () => {
   });
 
   it.each([
-    { schema: NodeStatusSchema, count: 18 },
+    { schema: NodeStatusSchema, count: 19 },
     { schema: NodeCapacitySchema, count: 6 },
     { schema: NodeUsageSchema, count: 3 },
     { schema: ConditionSchema, count: 3 },
