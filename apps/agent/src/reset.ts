@@ -12,6 +12,7 @@ import {
 } from './runtimes/container-record.js';
 import { IDENTITY_FOLDER } from './identity/identity-directory.js';
 import { lockDataDirectory } from './data/data-directory.js';
+import { DiskReserve } from './data/disk-reserve.js';
 import { NETWORK_FOLDER } from './network/proxy-program.js';
 import { removeNetworkProxy } from './network/remove-network-proxy.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
@@ -41,6 +42,8 @@ export async function resetAgent(
     throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
   const lock = await lockDataDirectory(dataDir);
   try {
+    // The rest of the reset may need space, for example to start the supervisor of the processes.
+    await new DiskReserve(dataDir).release();
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
     await removeNetworkProxy(join(dataDir, NETWORK_FOLDER), systemClock);

@@ -6,6 +6,7 @@ import { createKeyAndCsr } from '@cloudless/identity/csr';
 import { createMetrics, startLoopLagMeter, type Tracing } from '@cloudless/observability';
 import { AgentServers } from './agent-servers.js';
 import type { AgentConfig } from './agent-config.js';
+import { DiskReserve } from './data/disk-reserve.js';
 import { FileAgentStore } from './data/file-agent-store.js';
 import { openClusterAccess } from './identity/cluster-access.js';
 import { startLeaseThread } from './lease/lease-thread.js';
@@ -87,7 +88,10 @@ export async function runAgent(
     });
     const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
-    const store = new FileAgentStore(config.dataDir);
+    const store = new FileAgentStore(config.dataDir, {
+      reserve: new DiskReserve(config.dataDir, log),
+    });
+    await store.prepareReserve();
     network = openNodeNetwork(config, { ...deps, proxy, store, access });
     cleanup.push(async () => {
       const stopWorkloadsOnExit = config.stopWorkloadsOnExit && started !== undefined;

@@ -3,6 +3,7 @@ export type { AgentOptions } from './agent-options.js';
 export type {
   AgentIdentity,
   AgentStore,
+  SaveOptions,
   StoredAgent,
   StoredCoordinator,
   StoredProgress,

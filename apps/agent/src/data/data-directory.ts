@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
+import { isNoSpace } from './disk-reserve.js';
 
 /** Data directory that is locked by this process. */
 export interface DataDirectory {
@@ -25,7 +26,7 @@ const LOCK_SOCKET = 'agent.lock';
 export async function lockDataDirectory(path: string): Promise<DataDirectory> {
   makePrivate(path);
   const server = await lock(path);
-  writeFileSync(join(path, PID_FILE), `${process.pid}\n`, { mode: 0o600 });
+  writePid(join(path, PID_FILE));
   return {
     path,
     release: () => {
@@ -33,6 +34,19 @@ export async function lockDataDirectory(path: string): Promise<DataDirectory> {
       return new Promise((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+/**
+ * Writes the process id for the message to a second agent. The lock does not depend on the file, so
+ * that an agent starts and a reset works on a full disk.
+ */
+function writePid(file: string): void {
+  try {
+    writeFileSync(file, `${process.pid}\n`, { mode: 0o600 });
+  } catch (reason) {
+    if (!isNoSpace(reason)) throw reason;
+    rmSync(file, { force: true }); // the file is empty, or has the id of an earlier process
+  }
 }
 
 /** Creates the directory when it is missing. Rejects a directory that other users can read. */

@@ -1,16 +1,18 @@
-import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { definedFields, CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError, errorKindOf } from '@cloudless/base';
 import {
   isPhase,
   type AgentIdentity,
   type AgentStore,
+  type SaveOptions,
   type StoredAgent,
   type StoredCoordinator,
   type StoredReplica,
 } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
+import { DiskReserve, isNoSpace, writeFlushed } from './disk-reserve.js';
 import { syncFolder } from './sync-folder.js';
 
 /** Format version of the files; incremented by incompatible changes. */
@@ -19,27 +21,64 @@ const IDENTITY = 'identity.json';
 const REPLICAS = 'replicas';
 /** Suffix of a file that is being written. */
 const DRAFT = '.draft';
+/** Suffix of the file of a replica. */
+const REPLICA = '.json';
+/**
+ * Suffix instead of {@link REPLICA} of a replica that was marked as stopped. As long as the other
+ * suffix, so that the rename finds room in the folder.
+ */
+const MARKED = '.stop';
+
+export interface FileAgentStoreOptions {
+  /** Space for saves that a stop needs. Default: files in the directory of the store. */
+  readonly reserve?: DiskReserve;
+  /** Writes and flushes a file. Default: {@link writeFlushed}. */
+  readonly writeFile?: typeof writeFlushed;
+}
 
 /**
  * Stores the identity and each replica in one JSON file. Each save is atomic and flushed before its
  * promise resolves.
  */
 export class FileAgentStore implements AgentStore {
+  private readonly reserve: DiskReserve;
+  private readonly writeFile: typeof writeFlushed;
+  /** Ids of the replicas that have a file with the suffix {@link MARKED}. */
+  private readonly marked = new Set<string>();
+
   /** @param directory - Existing directory that only this agent uses. */
-  constructor(private readonly directory: string) {}
+  constructor(
+    private readonly directory: string,
+    options: FileAgentStoreOptions = {},
+  ) {
+    this.reserve = options.reserve ?? new DiskReserve(directory);
+    this.writeFile = options.writeFile ?? writeFlushed;
+  }
+
+  /** Makes the reserve, if there is enough space. Never rejects. */
+  prepareReserve(): Promise<void> {
+    return this.reserve.refill();
+  }
 
   async load(): Promise<StoredAgent> {
     const folder = join(this.directory, REPLICAS);
     await makeDirectory(folder, 0o700);
     const identity = await this.loadIdentity();
     const replicas: StoredReplica[] = [];
-    for (const name of (await readdir(folder)).sort()) {
-      if (name.endsWith(DRAFT))
+    const names = (await readdir(folder)).sort();
+    for (const name of names) {
+      if (name.endsWith(DRAFT)) {
         await rm(join(folder, name), { force: true }); // left by an interrupted write
-      else {
-        const replica = await readJson(join(folder, name), toReplica);
-        if (replica !== undefined) replicas.push(replica);
+        continue;
       }
+      const replica = await readJson(join(folder, name), toReplica);
+      if (replica === undefined) continue;
+      const stem = name.slice(0, name.lastIndexOf('.'));
+      const isMarked = names.includes(`${stem}${MARKED}`);
+      if (isMarked) this.marked.add(replica.replicaId);
+      // Both files exist when a save after the mark was interrupted: the other file is newer.
+      if (name.endsWith(MARKED) && names.includes(`${stem}${REPLICA}`)) continue;
+      replicas.push(isMarked ? { ...replica, stopped: true } : replica);
     }
     return { ...definedFields({ identity }), replicas };
   }
@@ -63,27 +102,115 @@ export class FileAgentStore implements AgentStore {
   }
 
   saveIdentity(identity: AgentIdentity): Promise<void> {
-    return writeAtomically(this.directory, IDENTITY, {
-      format: FORMAT,
-      ...identity,
-      highestEpoch: String(identity.highestEpoch),
-    });
+    const content = { format: FORMAT, ...identity, highestEpoch: String(identity.highestEpoch) };
+    return this.writeAtomically(this.directory, IDENTITY, content, { mayUseReserve: true });
   }
 
-  saveReplica(replica: StoredReplica): Promise<void> {
-    const { start, end, heldRevision, ...rest } = replica;
-    return writeAtomically(join(this.directory, REPLICAS), toFileName(replica.replicaId), {
+  async saveReplica(replica: StoredReplica, options: SaveOptions = {}): Promise<void> {
+    const { replicaId, start, end, heldRevision, stopped, ...rest } = replica;
+    const folder = join(this.directory, REPLICAS);
+    const content = {
       format: FORMAT,
+      replicaId,
       ...rest,
       heldRevision: String(heldRevision),
       ...(start === undefined ? {} : { start: Buffer.from(start).toString('base64') }),
       ...(end === undefined ? {} : { end: Buffer.from(end).toString('base64') }),
-    });
+      ...definedFields({ stopped }),
+    };
+    await this.writeAtomically(folder, toFileName(replicaId, REPLICA), content, options);
+    // The saved file says the same as the mark from now on.
+    const saysStop = end !== undefined || stopped === true;
+    if (saysStop && this.marked.delete(replicaId))
+      await rm(join(folder, toFileName(replicaId, MARKED)), { force: true });
+  }
+
+  async markStopped(replicaId: string): Promise<void> {
+    const folder = join(this.directory, REPLICAS);
+    const path = join(folder, toFileName(replicaId, REPLICA));
+    try {
+      // A rename keeps the content and needs no space.
+      await rename(path, join(folder, toFileName(replicaId, MARKED)));
+    } catch (reason) {
+      if (errorCodeOf(reason) === 'ENOENT') return; // nothing is stored, or the mark is there
+      throw reason;
+    }
+    this.marked.add(replicaId);
+    await syncFolder(folder);
   }
 
   async removeReplica(replicaId: string): Promise<void> {
     const folder = join(this.directory, REPLICAS);
-    await rm(join(folder, toFileName(replicaId)), { force: true });
+    await rm(join(folder, toFileName(replicaId, REPLICA)), { force: true });
+    await rm(join(folder, toFileName(replicaId, MARKED)), { force: true });
+    this.marked.delete(replicaId);
+    await syncFolder(folder);
+    await this.reserve.refill();
+  }
+
+  /**
+   * Writes and flushes a draft, then renames the draft: a crash leaves the old or the new content. A
+   * failed write leaves no draft.
+   * @throws kind `exhausted` when no space is left.
+   */
+  private async writeAtomically(
+    folder: string,
+    name: string,
+    content: object,
+    { mayUseReserve = false }: SaveOptions,
+  ): Promise<void> {
+    const bytes = Buffer.from(JSON.stringify(content));
+    try {
+      await this.replaceFile(folder, name, (draft) => this.writeFile(draft, bytes, 'w'));
+      await this.reserve.refill();
+    } catch (cause) {
+      if (!isNoSpace(cause)) throw cause;
+      if (mayUseReserve && (await this.writeFromReserve(folder, name, bytes))) return;
+      throw new CloudlessError('exhausted', `no space left for ${join(folder, name)}`, { cause });
+    }
+  }
+
+  /** Writes a file with the space of the reserve. Returns false when that is not enough. */
+  private async writeFromReserve(
+    folder: string,
+    name: string,
+    bytes: Uint8Array,
+  ): Promise<boolean> {
+    const overwrite = async (draft: string): Promise<void> => {
+      const taken = await this.reserve.take(draft, bytes.length);
+      await this.writeFile(draft, bytes, 'r+');
+      await this.reserve.returnReplaced(join(folder, name), taken);
+    };
+    const releaseAndWrite = async (draft: string): Promise<void> => {
+      await this.reserve.release();
+      await this.writeFile(draft, bytes, 'w');
+    };
+    // A file system that never overwrites in place needs free space, which the release makes.
+    for (const write of [overwrite, releaseAndWrite]) {
+      try {
+        await this.replaceFile(folder, name, write);
+        return true;
+      } catch (reason) {
+        if (!isNoSpace(reason) && errorKindOf(reason) !== 'exhausted') throw reason;
+      }
+    }
+    return false;
+  }
+
+  private async replaceFile(
+    folder: string,
+    name: string,
+    write: (draft: string) => Promise<void>,
+  ): Promise<void> {
+    const draft = join(folder, `${name}${DRAFT}`);
+    try {
+      await write(draft);
+      await rename(draft, join(folder, name));
+    } catch (reason) {
+      // The failure of the write is reported, also when the draft cannot be removed.
+      await rm(draft, { force: true }).catch(() => undefined);
+      throw reason;
+    }
     await syncFolder(folder);
   }
 }
@@ -91,24 +218,8 @@ export class FileAgentStore implements AgentStore {
 /**
  * Returns the file name of a replica. A leading dot is escaped, so that no id leaves the folder.
  */
-function toFileName(replicaId: string): string {
-  return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
-}
-
-/**
- * Writes and flushes a draft, then renames the draft: a crash leaves the old or the new content.
- */
-async function writeAtomically(folder: string, name: string, content: object): Promise<void> {
-  const draft = join(folder, `${name}${DRAFT}`);
-  const file = await open(draft, 'w', 0o600);
-  try {
-    await file.writeFile(JSON.stringify(content));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(draft, join(folder, name));
-  await syncFolder(folder);
+function toFileName(replicaId: string, suffix: typeof REPLICA | typeof MARKED): string {
+  return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}${suffix}`;
 }
 
 /**
@@ -175,6 +286,7 @@ function toReplica(raw: Raw): StoredReplica {
     replicaId: readText(raw, 'replicaId'),
     workloadUid: readText(raw, 'workloadUid'),
     bootId: readText(raw, 'bootId'),
+    ...(raw['stopped'] === true ? { stopped: true } : {}),
     heldRevision: BigInt(readText(raw, 'heldRevision')),
     ...(start === undefined ? {} : { start: readBytes(raw, 'start') }),
     ...(end === undefined ? {} : { end: readBytes(raw, 'end') }),

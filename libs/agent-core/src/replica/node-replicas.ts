@@ -30,6 +30,7 @@ import { StartQueue } from '../container/start-queue.js';
 import { toReplicaTarget } from './replica-target.js';
 import type { ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaRunner } from './replica-runner.js';
+import { withStoredEnd } from './order-storage.js';
 import { isEnded } from './replica-phase.js';
 import { createReplicaState } from './replica-state.js';
 import {
@@ -39,6 +40,7 @@ import {
   restoreUnlisted,
   type RestoreInput,
 } from './restore-replica.js';
+import { resolveStopDelays } from './stop-delays.js';
 import { toStoredStop } from './stored-orders.js';
 import { toReplicaReport } from './to-replica-report.js';
 
@@ -199,6 +201,7 @@ export class NodeReplicas {
       case 'refused':
         return this.refuse(order, outcome.reason);
       case 'failed':
+      case 'unstored':
         return; // the runner has logged the failure; the coordinator repeats the order
       case 'closed':
         // The replica was forgotten meanwhile: the order is handled as the order for a new replica.
@@ -409,9 +412,10 @@ export class NodeReplicas {
         ? undefined
         : toReplicaTarget(fromBinary(OrderSchema, stored.start));
     const end = stored.end === undefined ? undefined : toStoredStop(stored.end, target);
+    const markedStop = stored.stopped === true ? resolveStopDelays(target, {}) : undefined;
     return {
       stored,
-      ...definedFields({ target, stop: end?.stop }),
+      ...definedFields({ target, stop: end?.stop ?? markedStop }),
       forget: end?.forget ?? false,
       containers: containersByReplica.get(stored.replicaId) ?? [],
       bootId: this.options.bootId,
@@ -475,7 +479,7 @@ export class NodeReplicas {
     const runner = this.runners.get(replicaId);
     if (runner === undefined) return;
     this.runners.delete(replicaId);
-    const report = toReplicaReport(runner.current);
+    const report = toReplicaReport(withStoredEnd(runner.current));
     report.containerId = '';
     report.earlierContainerIds = [];
     report.forgotten = true;
@@ -507,9 +511,9 @@ export class NodeReplicas {
   }
 }
 
-/** True for a runner whose first order has not been stored. */
-function isBlank({ current }: ReplicaRunner): boolean {
-  return current.heldRevision === 0n && current.activity.kind === 'none' && !isEnded(current.phase);
+/** True for a runner whose first order has not been stored, and about which nothing is to report. */
+function isBlank({ current: { heldRevision, activity, phase, reason } }: ReplicaRunner): boolean {
+  return heldRevision === 0n && activity.kind === 'none' && !isEnded(phase) && reason === '';
 }
 
 function toList<Item>(item: Item | undefined): readonly Item[] {

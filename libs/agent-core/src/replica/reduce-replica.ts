@@ -1,6 +1,7 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
 import type { ReplicaTarget } from './replica-target.js';
 import { withFilesReason } from './files-reason.js';
+import { withStartRefused, withStoredEnd, withUnstoredEnd } from './order-storage.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
 import {
@@ -55,6 +56,12 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
       );
     case 'forgetOrdered':
       return onForgetOrdered({ ...state, heldRevision: event.revision, forget: true });
+    case 'startNotStored':
+      return withoutEffects(withStartRefused(state, event.reason));
+    case 'endNotStored':
+      return withoutEffects(withUnstoredEnd(state, event.unstored));
+    case 'endStored':
+      return withoutEffects(withStoredEnd(state));
     case 'startDue':
       return onStartDue(state, event.newContainerId);
     case 'startQueued':
@@ -110,7 +117,7 @@ function onStartOrdered(
 ): ReplicaTransition {
   // An ended or stopping replica is never started again.
   if (state.stop !== undefined || isEnded(state.phase)) return withoutEffects(state);
-  if (state.activity.kind === 'none') return start(state, newContainerId);
+  if (state.activity.kind === 'none') return start({ ...state, reason: '' }, newContainerId);
   if (
     state.activity.kind === 'running' &&
     previousTarget === undefined &&

@@ -13,6 +13,7 @@ import type { StoredReplica } from '../store/agent-store.js';
 import { ContainerChecks } from './container-checks.js';
 import { ContainerRemoval } from './container-removal.js';
 import { ContainerStarts } from './container-starts.js';
+import { describeNotStored } from './order-storage.js';
 import { hasFailed, reduceReplica } from './reduce-replica.js';
 import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaLease } from './replica-lease.js';
@@ -33,8 +34,10 @@ export type OrderOutcome =
   /** The same order was accepted before. */
   | { readonly kind: 'repeated' }
   | { readonly kind: 'refused'; readonly reason: string }
-  /** The order could not be stored, so it was not carried out. */
+  /** The start order could not be stored, so it was not carried out. */
   | { readonly kind: 'failed' }
+  /** The stop or forget order could not be stored and is carried out; it is not acknowledged. */
+  | { readonly kind: 'unstored' }
   /** The replica has been forgotten, or the agent is stopping. */
   | { readonly kind: 'closed' };
 
@@ -53,6 +56,8 @@ export class ReplicaRunner implements ReplicaHost {
   private readonly log: Log;
   /** Back-off or pre-stop delay of the current activity. */
   private timer: Timer | undefined;
+  /** Why the newest order could not be stored; empty once an order was stored. */
+  private storeFailure = '';
   /** Failed container whose last lines are being read. */
   private readingLinesOf: ContainerId | undefined;
 
@@ -94,8 +99,9 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /**
-   * Stores an order, then carries it out. Refuses an order that is older than the stored order.
-   * Orders are handled one after the other.
+   * Stores an order, then carries it out. Refuses an order that is older than the newest order.
+   * Orders are handled one after the other. A stop or forget order is carried out even when it
+   * cannot be stored, and stored when the coordinator repeats it.
    * @param raiseEpoch - Stores the epoch of the order; called before the order is stored.
    */
   handleOrder(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
@@ -103,7 +109,8 @@ export class ReplicaRunner implements ReplicaHost {
       if (this.isClosed) return { kind: 'closed' };
       if (order.orderRevision < this.state.heldRevision)
         return { kind: 'refused', reason: 'the agent has a newer order for this replica' };
-      if (this.storage.hasSame(order, this.state)) return { kind: 'repeated' };
+      const isSame = this.storage.hasSame(order, this.state);
+      if (isSame && this.state.unstored === undefined) return { kind: 'repeated' };
       let event: ReplicaEvent;
       try {
         event = toOrderEvent(order, this.createContainerId());
@@ -114,21 +121,57 @@ export class ReplicaRunner implements ReplicaHost {
       try {
         await raiseEpoch();
         await this.storeOrder(order, event, orders);
+        this.storeFailure = '';
       } catch (reason) {
-        this.log.error('order not stored', {
-          revision: order.orderRevision,
-          ...errorFields(reason),
-        });
-        await this.lease.restore();
-        return { kind: 'failed' };
+        this.logNotStored(order, reason);
+        if (event.kind === 'startOrdered') return this.refuseStart(reason);
+        await this.noteUnstoredEnd(reason);
+        if (!isSame) this.carryOut(order, event, orders);
+        return { kind: 'unstored' };
       }
       if (this.isClosed) return { kind: 'accepted' }; // the next agent carries out the stored order
-      this.storage.useOrders(orders);
-      if (this.state.workloadUid === '')
-        this.state = { ...this.state, workloadUid: order.workloadUid };
-      this.apply(event);
+      this.apply({ kind: 'endStored' });
+      if (!isSame) this.carryOut(order, event, orders);
       return { kind: 'accepted' };
     });
+  }
+
+  private carryOut(order: Order, event: ReplicaEvent, orders: ReplicaOrders): void {
+    this.storage.useOrders(orders);
+    if (this.state.workloadUid === '')
+      this.state = { ...this.state, workloadUid: order.workloadUid };
+    this.apply(event);
+  }
+
+  private async refuseStart(reason: unknown): Promise<OrderOutcome> {
+    await this.lease.restore();
+    this.apply({ kind: 'startNotStored', reason: describeNotStored(reason) });
+    return { kind: 'failed' };
+  }
+
+  /**
+   * Prepares to carry out a stop or forget order that could not be stored. The next agent must not
+   * start the replica again, so the store marks the replica, which needs no space.
+   */
+  private async noteUnstoredEnd(reason: unknown): Promise<void> {
+    const { replicaId, heldRevision, phase, unstored } = this.state;
+    this.apply({
+      kind: 'endNotStored',
+      unstored: {
+        storedRevision: unstored?.storedRevision ?? heldRevision,
+        isMarked: await this.storage.tryMarkStopped(replicaId),
+        phase,
+        reason: describeNotStored(reason),
+      },
+    });
+  }
+
+  /** Logs an error at the first failure, not each time the coordinator repeats the order. */
+  private logNotStored({ orderRevision: revision, order }: Order, reason: unknown): void {
+    const message = errorMessageOf(reason);
+    const level = message === this.storeFailure ? 'debug' : 'error';
+    this.storeFailure = message;
+    this.log[level]('order not stored', { revision, order: order.case, ...errorFields(reason) });
   }
 
   /**
@@ -147,7 +190,8 @@ export class ReplicaRunner implements ReplicaHost {
   /** Replaces the state of an unlisted replica once its containers are known. */
   restore({ state, effects }: ReplicaTransition): void {
     if (this.isClosed || this.state.activity.kind !== 'unlisted') return;
-    this.state = state;
+    const { unstored } = this.state;
+    this.state = unstored === undefined ? state : { ...state, unstored };
     this.checks.recordRestored();
     this.resume(effects);
     this.deps.onChanged(state.replicaId);
@@ -231,7 +275,8 @@ export class ReplicaRunner implements ReplicaHost {
   ): Promise<void> {
     const target = event.kind === 'startOrdered' ? event.target : undefined;
     if (target?.stopAfterMs !== undefined) await this.lease.adjust(target);
-    await this.storage.saveOrders({ ...this.state, heldRevision, workloadUid }, orders);
+    const state = { ...this.state, heldRevision, workloadUid };
+    await this.storage.saveOrders(state, orders, { mayUseReserve: target === undefined });
     if (target !== undefined) await this.lease.adjust(target);
   }
 

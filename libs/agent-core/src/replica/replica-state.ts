@@ -115,6 +115,24 @@ export interface StopDelays {
   readonly graceMs: number;
 }
 
+/**
+ * A stop or forget order that is carried out although it could not be stored. Until the order is
+ * stored, reports do not acknowledge the order, so that the coordinator repeats it.
+ */
+export interface UnstoredEnd {
+  /** Revision of the newest stored order, which reports acknowledge; 0 without one. */
+  readonly storedRevision: bigint;
+  /**
+   * True when the store knows at least that the replica must not be started again. Otherwise the
+   * next agent would start the replica, so reports do not say yet that the replica has ended.
+   */
+  readonly isMarked: boolean;
+  /** Phase before the order; reports contain this phase while `isMarked` is false. */
+  readonly phase: ReplicaPhase;
+  /** Why the order could not be stored, for people. */
+  readonly reason: string;
+}
+
 /** State of one replica. Immutable; {@link reduceReplica} computes the next state. */
 export interface ReplicaState {
   readonly replicaId: string;
@@ -148,8 +166,10 @@ export interface ReplicaState {
   readonly ended: readonly ContainerId[];
   /** Set once a stop was ordered. */
   readonly stop?: StopDelays;
-  /** True once a forget order was stored. */
+  /** True once a forget order was accepted. */
   readonly forget: boolean;
+  /** Set while the newest stop or forget order is not stored. */
+  readonly unstored?: UnstoredEnd;
 }
 
 /** Event of a replica. An event that may lead to a start has an id for the new container. */
@@ -167,6 +187,12 @@ export type ReplicaEvent =
       readonly reason: string;
     }
   | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
+  /** A start order could not be stored, so it is not carried out, for this reason. */
+  | { readonly kind: 'startNotStored'; readonly reason: string }
+  /** The stop or forget order that follows, or the one before, could not be stored. */
+  | { readonly kind: 'endNotStored'; readonly unstored: UnstoredEnd }
+  /** The newest stop or forget order is stored. */
+  | { readonly kind: 'endStored' }
   /** The back-off delay has passed. */
   | { readonly kind: 'startDue'; readonly newContainerId: ContainerId }
   /** The start waits in the start queue. */

@@ -1,7 +1,7 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { errorFields, type Log } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
-import type { AgentStore, StoredReplica } from '../store/agent-store.js';
+import type { AgentStore, SaveOptions, StoredReplica } from '../store/agent-store.js';
 import { SerialQueue } from '../store/serial-queue.js';
 import { isEnded } from './replica-phase.js';
 import { isUnconfirmed, type ReplicaState } from './replica-state.js';
@@ -17,7 +17,7 @@ export class ReplicaStorage {
   private saveQueued = false;
 
   constructor(
-    private readonly store: Pick<AgentStore, 'saveReplica' | 'removeReplica'>,
+    private readonly store: Pick<AgentStore, 'saveReplica' | 'markStopped' | 'removeReplica'>,
     private readonly log: Log,
     private current: ReplicaOrders,
   ) {}
@@ -47,11 +47,26 @@ export class ReplicaStorage {
    * Writes orders to disk at once: call it in a task of {@link enqueue}. The orders are in effect
    * only after {@link useOrders}.
    */
-  saveOrders(state: ReplicaState, orders: ReplicaOrders): Promise<void> {
-    return this.store.saveReplica(toStoredReplica(state, orders));
+  saveOrders(state: ReplicaState, orders: ReplicaOrders, options: SaveOptions): Promise<void> {
+    return this.store.saveReplica(toStoredReplica(state, orders), options);
   }
 
-  /** Puts stored orders into effect. */
+  /**
+   * Records that the replica is never started again, for a stop that could not be stored: call it in
+   * a task of {@link enqueue}. Never rejects.
+   * @returns False when that could not be stored either.
+   */
+  async tryMarkStopped(replicaId: string): Promise<boolean> {
+    try {
+      await this.store.markStopped(replicaId);
+      return true;
+    } catch (reason) {
+      this.log.warn('stop not marked', errorFields(reason));
+      return false;
+    }
+  }
+
+  /** Puts orders into effect. */
   useOrders(orders: ReplicaOrders): void {
     this.current = orders;
   }

@@ -25,7 +25,7 @@ export interface RestoreInput {
   readonly stored: StoredReplica;
   /** Read from the stored start order. */
   readonly target?: ReplicaTarget;
-  /** Read from the stored stop or forget order. */
+  /** Read from the stored stop or forget order; of a replica marked as stopped, of its spec. */
   readonly stop?: StopDelays;
   readonly forget: boolean;
   /** Containers of this replica that the runtime lists, in any order. */
@@ -44,7 +44,8 @@ export function findUnseenFailure({
   containers,
 }: Pick<RestoreInput, 'stored' | 'containers'>): ContainerId | undefined {
   const oldestFirst = sortByStart(containers);
-  if (stored.end !== undefined || oldestFirst.some(({ phase }) => phase === 'running'))
+  const isStopping = stored.end !== undefined || stored.stopped === true;
+  if (isStopping || oldestFirst.some(({ phase }) => phase === 'running'))
     return undefined;
   const exit = findUnhandledExit(stored, oldestFirst.at(-1));
   if (exit === undefined || exit.gone === true) return undefined;

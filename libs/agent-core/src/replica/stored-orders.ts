@@ -14,7 +14,7 @@ import { resolveStopDelays } from './stop-delays.js';
 const MAX_GONE_WAIT_MS = 5_000;
 
 /** Stored orders of a replica. */
-export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
+export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId' | 'stopped'>;
 
 /**
  * Returns the stored orders with one more accepted order.
@@ -29,11 +29,11 @@ export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): 
 
 /** Converts orders and state to the stored form. */
 export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): StoredReplica {
-  const { start, end, bootId } = orders;
+  const { start, end, bootId, stopped } = orders;
   const { replicaId, workloadUid, heldRevision } = state;
   return {
     ...{ replicaId, workloadUid, heldRevision, bootId },
-    ...definedFields({ start, end }),
+    ...definedFields({ start, end, stopped }),
     progress: toStoredProgress(state),
   };
 }

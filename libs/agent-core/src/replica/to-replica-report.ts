@@ -12,6 +12,7 @@ import {
   type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
+import { toReportedState } from './order-storage.js';
 import type { ReplicaPhase } from './replica-phase.js';
 import {
   isUnconfirmed,
@@ -31,9 +32,11 @@ const REPORT_PHASES: Record<ReplicaPhase, ReplicaStatus_Phase> = {
 
 /**
  * Converts the state to a report for the coordinator. While the agent waits for an order to be
- * repeated, `order_revision` is 0, which makes the coordinator repeat the order.
+ * repeated, `order_revision` is 0, which makes the coordinator repeat the order. A stop order that
+ * could not be stored is not acknowledged.
  */
-export function toReplicaReport(state: ReplicaState): ReplicaReport {
+export function toReplicaReport(current: ReplicaState): ReplicaReport {
+  const state = toReportedState(current);
   const { container, activity } = state;
   const isRunning =
     activity.kind === 'running' ||

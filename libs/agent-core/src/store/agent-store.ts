@@ -39,6 +39,11 @@ export interface StoredReplica {
   readonly heldRevision: bigint;
   /** Boot id of the machine at the time the newest order was stored. */
   readonly bootId: string;
+  /**
+   * A stop or forget order was carried out that could not be stored: the replica is never started
+   * again. See {@link AgentStore.markStopped}.
+   */
+  readonly stopped?: true;
   readonly progress: StoredProgress;
 }
 
@@ -74,10 +79,19 @@ export interface StoredAgent {
   readonly replicas: readonly StoredReplica[];
 }
 
+/** Options of a save. */
+export interface SaveOptions {
+  /**
+   * True for a save that a stop needs: when no space is left, it may use the space that the store
+   * keeps in reserve. Default: false.
+   */
+  readonly mayUseReserve?: boolean;
+}
+
 /**
  * Durable storage of an agent. A save is on disk when its promise resolves; after a crash during a
  * save, the store holds either the old or the new value. The caller never saves the same replica
- * twice concurrently.
+ * twice concurrently. A save rejects with kind `exhausted` when no space is left.
  */
 export interface AgentStore {
   /**
@@ -86,8 +100,14 @@ export interface AgentStore {
    *   as an empty store.
    */
   load(): Promise<StoredAgent>;
+  /** Saves the identity. May use the space in reserve: without its epoch there is no session. */
   saveIdentity(identity: AgentIdentity): Promise<void>;
-  saveReplica(replica: StoredReplica): Promise<void>;
+  saveReplica(replica: StoredReplica, options?: SaveOptions): Promise<void>;
+  /**
+   * Sets {@link StoredReplica.stopped} of the stored replica and changes nothing else. Needs no
+   * space, so that it succeeds on a full disk. Has no effect for an unknown id.
+   */
+  markStopped(replicaId: string): Promise<void>;
   /** Removes a replica; has no effect for an unknown id. */
   removeReplica(replicaId: string): Promise<void>;
 }

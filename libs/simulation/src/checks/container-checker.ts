@@ -25,6 +25,11 @@ export interface ContainerCheckerDeps {
   readonly reportViolation: (text: string) => void;
 }
 
+/** Returns true when the disk of an agent has a stop order or a mark of the replica. */
+function hasStop(stored: StoredReplica | undefined): boolean {
+  return stored?.end !== undefined || stored?.stopped === true;
+}
+
 /** A container that runs on a simulated machine. */
 export interface RunningContainer {
   readonly node: SimNode;
@@ -54,6 +59,8 @@ export class ContainerChecker {
   private readonly histories = new Map<string, ReplicaHistory>();
   /** Replicas that each agent process has read from or saved to its disk, by node and replica. */
   private readonly storedReplicas = new Map<string, StoredReplica>();
+  /** Orphans that agents were ordered to stop with a full disk, by node and replica. */
+  private readonly unstoredStops = new Set<string>();
   /** Ceiling of each workload when its newest replica was created. */
   private readonly ceilings = new Map<string, number>();
   private readonly removedNodes = new Set<string>();
@@ -90,16 +97,24 @@ export class ContainerChecker {
       return;
     }
     this.storedReplicas.set(key, stored);
-    if (before?.end === undefined && stored.end !== undefined) this.checkStopOrder(node, replicaId);
+    if (!hasStop(before) && hasStop(stored)) this.checkStopOrder(node, replicaId);
     if (before === undefined) return;
     if (stored.heldRevision < before.heldRevision)
       this.deps.reportViolation(
         `7: ${node.id} went back from order ${before.heldRevision} of ${replicaId} to ${stored.heldRevision}`,
       );
-    if (before.end !== undefined && stored.end === undefined)
+    if (hasStop(before) && !hasStop(stored))
       this.deps.reportViolation(`7: ${node.id} lost the stop order of ${replicaId}`);
     if (isEnded(before.progress.phase) && !isEnded(stored.progress.phase))
       this.deps.reportViolation(`7: ${replicaId} on ${node.id} has ended and runs again`);
+  }
+
+  /** Called when the agent has marked a replica as stopped, also one that is not on its disk. */
+  onStopMarked(node: SimNode, replicaId: string): void {
+    const stored = node.store.replicas.get(replicaId);
+    if (stored !== undefined) return this.onSave(node, replicaId, stored);
+    this.checkStopOrder(node, replicaId);
+    this.unstoredStops.add(`${node.id}/${replicaId}`);
   }
 
   /** Called when the agent requests a container start. */
@@ -113,7 +128,7 @@ export class ContainerChecker {
       return this.deps.reportViolation(
         `7: ${node.id} starts a container of ${replicaId} without an order on its disk`,
       );
-    if (held.end !== undefined)
+    if (hasStop(held))
       this.deps.reportViolation(
         `7: ${node.id} starts a container of ${replicaId}, but its disk has a stop order`,
       );
@@ -137,12 +152,14 @@ export class ContainerChecker {
     const container = this.running.get(containerId);
     if (container === undefined) return;
     const { replicaId } = container.owner;
-    const held = this.storedReplicas.get(`${node.id}/${replicaId}`);
+    const key = `${node.id}/${replicaId}`;
+    const held = this.storedReplicas.get(key);
     const hasAnother = [...this.running.values()].some(
       (other) => other.owner.replicaId === replicaId && other.containerId !== containerId,
     );
     if (
-      held?.end === undefined &&
+      !hasStop(held) &&
+      !(held === undefined && this.unstoredStops.has(key)) &&
       !hasAnother &&
       !(held !== undefined && isEnded(held.progress.phase))
     )

@@ -28,6 +28,8 @@ export interface NodeObserver {
   onContainerStop(node: SimNode, containerId: ContainerId): void;
   /** The agent has saved the replica on its disk; with `stored` undefined, it has removed it. */
   onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
+  /** The agent has marked the replica as stopped, because no stop order could be stored. */
+  onStopMarked(node: SimNode, replicaId: string): void;
   /** The machine was restarted or destroyed: all its processes have ended. */
   onMachineEnd(node: SimNode): void;
   /** The machine did not carry out a start. */
@@ -339,6 +341,14 @@ export class SimNode {
         write(() => store.saveReplica(replica)).then(() =>
           observer.onSave(this, replica.replicaId, replica),
         ),
+      // A mark needs no space.
+      markStopped: (replicaId) =>
+        process
+          .call(async () => {
+            await this.wait(random.between(...this.storeMs));
+            if (!process.isDead) await store.markStopped(replicaId);
+          })
+          .then(() => observer.onStopMarked(this, replicaId)),
       removeReplica: (replicaId) =>
         write(() => store.removeReplica(replicaId)).then(() =>
           observer.onSave(this, replicaId, undefined),

@@ -314,6 +314,7 @@ export class SimCluster {
         },
         onMachineEnd: (simNode) => this.network?.onMachineEnd(simNode),
         onSave: (simNode, replicaId, stored) => this.containers.onSave(simNode, replicaId, stored),
+        onStopMarked: (simNode, replicaId) => this.containers.onStopMarked(simNode, replicaId),
         onStartFailure: (simNode, replicaId) => this.containers.onStartFailure(simNode, replicaId),
       },
       acceptsConnections: (simNode, port) => this.replicas.acceptsConnections(simNode, port),

@@ -1,0 +1,163 @@
+import { randomBytes } from 'node:crypto';
+import { link, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CloudlessError, errorFields, silentLog, type Log } from '@cloudless/base';
+import { makeDirectory } from '@cloudless/app-kit';
+import { errorCodeOf } from '../error-code.js';
+
+/** Folder of the reserve in the data directory. */
+export const RESERVE_FOLDER = 'reserve';
+/** Number and size of the files of the reserve: 1 MiB together. */
+const FILE_COUNT = 8;
+const FILE_BYTES = 128 * 1024;
+/** The reserve takes no space while less than this is free: others need the last space more. */
+const FREE_BYTES_TO_REFILL = 4 * FILE_COUNT * FILE_BYTES;
+/** Unit of `stat.blocks`, whatever the file system. */
+const BYTES_PER_BLOCK = 512;
+
+/** Returns true when a failure means that no space, no inode or no quota is left. */
+export function isNoSpace(reason: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes(errorCodeOf(reason) ?? '');
+}
+
+/**
+ * Space that is kept for the writes that stop a replica on a full disk: files that hold their blocks
+ * already. A writer takes a whole file as its draft and overwrites the file in place, so that a
+ * process that uses up all free space cannot take the reserve from the writer. A file whose name is
+ * being replaced goes back to the reserve.
+ */
+export class DiskReserve {
+  private readonly folder: string;
+  private isComplete = false;
+  private refilling: Promise<void> | undefined;
+  private hasWarned = false;
+
+  /** @param directory - Data directory of the agent, which exists. */
+  constructor(
+    directory: string,
+    private readonly log: Log = silentLog,
+  ) {
+    this.folder = join(directory, RESERVE_FOLDER);
+  }
+
+  /**
+   * Makes the missing files of the reserve, if much more space than that is free. Does nothing while
+   * the reserve is complete. Never rejects.
+   */
+  async refill(): Promise<void> {
+    if (this.isComplete) return;
+    this.refilling ??= this.createMissing().finally(() => (this.refilling = undefined));
+    await this.refilling;
+  }
+
+  private async createMissing(): Promise<void> {
+    try {
+      await makeDirectory(this.folder, 0o700);
+      const { bavail, bsize } = await statfs(this.folder);
+      const names = Array.from({ length: FILE_COUNT }, (_, index) => `${index}`);
+      for (const name of names) {
+        if ((await this.measure(name)) >= FILE_BYTES) continue;
+        if (bavail * bsize < FREE_BYTES_TO_REFILL) return;
+        await this.createFile(name);
+      }
+      this.isComplete = true;
+    } catch (reason) {
+      if (this.hasWarned || isNoSpace(reason)) return;
+      this.hasWarned = true;
+      this.log.warn('disk reserve not made', errorFields(reason));
+    }
+  }
+
+  /**
+   * Moves a file of the reserve to `path`, to be overwritten in place. The caller renames or removes
+   * the file.
+   * @returns The name for {@link DiskReserve.returnReplaced}.
+   * @throws kind `exhausted` when no file of the reserve holds so many bytes.
+   */
+  async take(path: string, bytes: number): Promise<string> {
+    const files = await Promise.all(
+      (await this.list()).map(async (name) => ({ name, bytes: await this.measure(name) })),
+    );
+    const smallestFirst = files
+      .filter((file) => file.bytes >= bytes)
+      .sort((a, b) => a.bytes - b.bytes);
+    for (const { name } of smallestFirst) {
+      this.isComplete = false;
+      try {
+        await rename(join(this.folder, name), path);
+        return name;
+      } catch (reason) {
+        // Another writer has taken the file meanwhile.
+        if (errorCodeOf(reason) !== 'ENOENT') throw reason;
+      }
+    }
+    throw new CloudlessError('exhausted', `the reserve has no file of ${bytes} bytes`);
+  }
+
+  /**
+   * Keeps a file that is about to be replaced: call it right before the rename onto `path`. Never
+   * rejects.
+   */
+  async returnReplaced(path: string, name: string): Promise<void> {
+    // Without a file to replace, or without hard links, the reserve is smaller until it is refilled.
+    await link(path, join(this.folder, name)).catch(() => undefined);
+  }
+
+  /** Gives all files of the reserve back to the file system. */
+  async release(): Promise<void> {
+    this.isComplete = false;
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  /**
+   * Returns the allocated bytes of a file of the reserve. 0 for a missing file, and for a file that
+   * has another name too: `returnReplaced` was called and the rename has not happened.
+   */
+  private async measure(name: string): Promise<number> {
+    try {
+      const { blocks, nlink } = await stat(join(this.folder, name));
+      return nlink === 1 ? blocks * BYTES_PER_BLOCK : 0;
+    } catch (reason) {
+      if (errorCodeOf(reason) === 'ENOENT') return 0;
+      throw reason;
+    }
+  }
+
+  private async list(): Promise<readonly string[]> {
+    try {
+      return (await readdir(this.folder)).filter((name) => /^\d+$/.test(name));
+    } catch (reason) {
+      if (errorCodeOf(reason) === 'ENOENT') return [];
+      throw reason;
+    }
+  }
+
+  /** Makes a file of the reserve; a file that was not completed has another name. */
+  private async createFile(name: string): Promise<void> {
+    const draft = join(this.folder, `${name}.draft`);
+    try {
+      // Random bytes, because a file system may store zeros without any block.
+      await writeFlushed(draft, randomBytes(FILE_BYTES), 'w');
+      await rename(draft, join(this.folder, name));
+    } catch (reason) {
+      await rm(draft, { force: true });
+      throw reason;
+    }
+  }
+}
+
+/** Writes a whole file and flushes it. `r+`: overwrites in place, and cuts the rest off. */
+export async function writeFlushed(
+  path: string,
+  content: Uint8Array,
+  flags: 'w' | 'r+',
+): Promise<void> {
+  const file = await open(path, flags, 0o600);
+  try {
+    await file.writeFile(content);
+    await file.truncate(content.length);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
