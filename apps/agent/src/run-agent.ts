@@ -88,10 +88,7 @@ export async function runAgent(
     });
     const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
-    const store = new FileAgentStore(config.dataDir, {
-      reserve: new DiskReserve(config.dataDir, log),
-    });
-    await store.prepareReserve();
+    const store = await openStore(config.dataDir, log);
     network = openNodeNetwork(config, { ...deps, proxy, store, access });
     cleanup.push(async () => {
       const stopWorkloadsOnExit = config.stopWorkloadsOnExit && started !== undefined;
@@ -154,6 +151,12 @@ export async function runAgent(
     await unwind(cleanup, log);
     throw reason;
   }
+}
+
+async function openStore(dataDir: string, log: Log): Promise<FileAgentStore> {
+  const store = new FileAgentStore(dataDir, { reserve: new DiskReserve(dataDir, log) });
+  await store.prepareReserve();
+  return store;
 }
 
 /** A failure after the start that ends the agent. */

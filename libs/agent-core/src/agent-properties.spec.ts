@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { ImagePull_Policy, type ReplicaReport } from '@cloudless/api';
+import { ImagePull_Policy, type Order, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { fromContainerLabels, isForward, type ReplicaPhase } from './index.js';
 import {
@@ -27,6 +27,7 @@ type Step =
         | 'dropConnection'
         | 'restartAgent'
         | 'failStore'
+        | 'fillStore'
         | 'repairStore'
         | 'failNextStart'
         | 'failProbes'
@@ -67,6 +68,7 @@ const arbitraryStep: fc.Arbitrary<Step> = fc.oneof(
         'dropConnection',
         'restartAgent',
         'failStore',
+        'fillStore',
         'repairStore',
         'failNextStart',
       ),
@@ -103,6 +105,8 @@ const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 class Run {
   readonly testBed = new AgentTestBed();
   private readonly lastReports = new Map<string, ReplicaReport>();
+  /** By replica id and revision. */
+  private readonly orders = new Map<string, Order>();
   private checkedReports = 0;
 
   constructor() {
@@ -122,11 +126,12 @@ class Run {
       case 'stop': {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
-        testBed.coordinator.sendOrder(
+        const order =
           step.kind === 'start'
             ? aStartOrder({ ...options, spec: step.replica === 2 ? { ...spec, ...image } : spec })
-            : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
-        );
+            : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 });
+        this.orders.set(`${replicaId} ${options.revision}`, order);
+        testBed.coordinator.sendOrder(order);
         await settle();
         return;
       }
@@ -152,9 +157,12 @@ class Run {
       case 'failStore':
         testBed.store.failure = new Error('disk full');
         return;
-      case 'repairStore':
-        testBed.store.failure = undefined;
+      case 'fillStore':
+        testBed.store.isFull = true;
+        testBed.store.reservedSaves = 1;
         return;
+      case 'repairStore':
+        return this.repairStore();
       case 'failProbes':
         testBed.http = () => 500;
         return;
@@ -176,6 +184,20 @@ class Run {
       case 'failNextStart':
         testBed.machine.failNextStart(new CloudlessError('unavailable', 'away'));
         return;
+    }
+  }
+
+  repairStore(): void {
+    this.testBed.store.failure = undefined;
+    this.testBed.store.isFull = false;
+  }
+
+  /** Repeats the orders that the agent has not acknowledged, as a coordinator does. */
+  repeatUnstored(): void {
+    for (const { current } of this.testBed.agent.replicas.listRunners()) {
+      const order = this.orders.get(`${current.replicaId} ${current.heldRevision}`);
+      if (current.unstored !== undefined && order !== undefined)
+        this.testBed.coordinator.sendOrder({ ...order, epoch: 9n });
     }
   }
 
@@ -232,20 +254,27 @@ describe('Agent under random orders, exits, failures and restarts', () => {
           await run.step(step);
           await run.check();
         }
-        testBed.store.failure = undefined;
+        run.repairStore();
         testBed.http = () => 200;
         testBed.machine.images.set(IMAGE);
+        await testBed.clock.advance(1_000); // a session is open
+        run.repeatUnstored();
         await testBed.clock.advance(400_000); // longer than any back-off
         await run.check();
         for (const runner of testBed.agent.replicas.listRunners()) {
-          const { replicaId, heldRevision, phase } = runner.current;
+          const { replicaId, heldRevision, phase, reason, unstored } = runner.current;
+          expect(unstored).toBeUndefined();
+          if (heldRevision === 0n) {
+            expect(reason).toMatch(/^cannot start: /); // its only order could not be stored
+            continue;
+          }
           const stored = testBed.store.replicas.get(replicaId);
           expect(stored?.heldRevision).toBe(heldRevision);
           const containers = (await testBed.runtime.list()).filter(
             ({ labels }) => fromContainerLabels(labels)?.replicaId === replicaId,
           );
           const runs = containers.some(({ phase: state }) => state === 'running');
-          const stopped = stored?.end !== undefined;
+          const stopped = stored?.end !== undefined || stored?.stopped === true;
           expect({ replicaId, runs, phase }).toEqual({
             replicaId,
             runs: !stopped,
@@ -266,7 +295,7 @@ describe('Agent under random orders, exits, failures and restarts', () => {
         const { testBed } = run;
         await testBed.start();
         for (const step of steps) await run.step(step);
-        testBed.store.failure = undefined;
+        run.repairStore();
         for (let index = 0; index < 3; index += 1)
           testBed.coordinator.sendOrder(
             aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }),

@@ -89,13 +89,16 @@ describe('Agent', () => {
     expect(idOf(testBed)).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  it('stores an order before it carries it out, and ignores the order when the store fails', async () => {
+  it('stores a start order before it carries it out, and reports why when the store fails', async () => {
     const testBed = await createTestBed();
     testBed.store.failure = new Error('disk full');
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();
     expect(testBed.machine.startCount).toBe(0);
-    expect(testBed.summarizeReport()).toBeUndefined();
+    expect(testBed.requireReport()).toMatchObject({
+      orderRevision: 0n,
+      reason: 'cannot start: the node cannot store the order: disk full',
+    });
     testBed.store.failure = undefined;
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();

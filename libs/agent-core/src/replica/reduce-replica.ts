@@ -1,6 +1,7 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
 import type { ReplicaTarget } from './replica-target.js';
 import { withFilesReason } from './files-reason.js';
+import { withPull } from './pull-reason.js';
 import { withStartRefused, withStoredEnd, withUnstoredEnd } from './order-storage.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
@@ -8,7 +9,6 @@ import {
   toCurrentContainer,
   type ContainerExit,
   type CurrentContainer,
-  type ImagePull,
   type ReplicaTransition,
   type ReplicaEffect,
   type ReplicaEvent,
@@ -70,7 +70,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
       // The reason of a restart says more than the position in the queue.
       return withoutEffects(state.reason === '' ? { ...state, reason: REASON_QUEUED } : state);
     case 'pullChanged':
-      return onPullChanged(state, event);
+      return withoutEffects(withPull(state, event));
     case 'started':
       return onStarted(state, event);
     case 'startFailed':
@@ -216,28 +216,6 @@ function onStartDue(state: ReplicaState, newContainerId: ContainerId): ReplicaTr
   if (state.activity.kind !== 'backingOff' || state.stop !== undefined)
     return withoutEffects(state);
   return start(state, state.activity.containerId ?? newContainerId);
-}
-
-function onPullChanged(
-  state: ReplicaState,
-  { containerId, pull }: Extract<ReplicaEvent, { kind: 'pullChanged' }>,
-): ReplicaTransition {
-  const { activity, stop } = state;
-  if (activity.kind !== 'starting' || activity.containerId !== containerId)
-    return withoutEffects(state);
-  const reason = stop === undefined ? toPullReason(pull, state.imagePull) : state.reason;
-  return withoutEffects({ ...state, imagePull: pull, reason });
-}
-
-/**
- * Returns the reason of a replica whose image is being pulled; empty in other phases of the pull.
- * Includes the failure of the previous pull of the same image.
- */
-function toPullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
-  if (phase !== 'pulling') return '';
-  return before?.phase === 'failed' && before.image === image
-    ? `pulling ${image} again: ${before.reason}`
-    : `pulling ${image}`;
 }
 
 function onStarted(

@@ -45,8 +45,7 @@ export function findUnseenFailure({
 }: Pick<RestoreInput, 'stored' | 'containers'>): ContainerId | undefined {
   const oldestFirst = sortByStart(containers);
   const isStopping = stored.end !== undefined || stored.stopped === true;
-  if (isStopping || oldestFirst.some(({ phase }) => phase === 'running'))
-    return undefined;
+  if (isStopping || oldestFirst.some(({ phase }) => phase === 'running')) return undefined;
   const exit = findUnhandledExit(stored, oldestFirst.at(-1));
   if (exit === undefined || exit.gone === true) return undefined;
   return hasFailed({ activity: toPreviousActivity(stored, exit.containerId) }, exit)
