@@ -105,6 +105,8 @@ const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 class Run {
   readonly testBed = new AgentTestBed();
   private readonly lastReports = new Map<string, ReplicaReport>();
+  /** Replicas with a stop order that the agent has not stored, nor acknowledged. */
+  private readonly unstoredStops = new Set<string>();
   /** By replica id and revision. */
   private readonly orders = new Map<string, Order>();
   private checkedReports = 0;
@@ -125,6 +127,9 @@ class Run {
       case 'start':
       case 'stop': {
         const replicaId = `web-${step.replica}`;
+        // A coordinator never starts a replica that was ordered to stop. An agent whose disk has
+        // failed relies on that for the stop orders that it has not acknowledged.
+        if (step.kind === 'start' && this.unstoredStops.has(replicaId)) return;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
         const order =
           step.kind === 'start'
@@ -221,6 +226,8 @@ class Run {
    */
   async check(): Promise<void> {
     const { testBed } = this;
+    for (const { current } of testBed.agent.replicas.listRunners())
+      if (current.unstored !== undefined) this.unstoredStops.add(current.replicaId);
     const running = new Map<string, number>();
     for (const status of await testBed.runtime.list()) {
       const id = fromContainerLabels(status.labels)?.replicaId ?? '';

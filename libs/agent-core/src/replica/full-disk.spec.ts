@@ -146,6 +146,14 @@ describe('A stop order on a node whose disk is full', () => {
     expect(testBed.requireReport().orderRevision).toBe(20n);
   });
 
+  it('stays reported as stopped when the store fails later in another way', async () => {
+    const testBed = await createFullNode();
+    await send(testBed, stop);
+    testBed.store.failure = new Error('read-only file system');
+    await send(testBed, stop);
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
+  });
+
   it('logs one error, not one each time the coordinator repeats the order', async () => {
     const testBed = new AgentTestBed();
     const errors: LogFields[] = [];

@@ -159,7 +159,11 @@ export class ReplicaRunner implements ReplicaHost {
       kind: 'endNotStored',
       unstored: {
         storedRevision: unstored?.storedRevision ?? heldRevision,
-        isMarked: await this.storage.tryMarkStopped(replicaId),
+        // A mark lasts, and without a start order no agent starts the replica.
+        isMarked:
+          unstored?.isMarked === true ||
+          (await this.storage.tryMarkStopped(replicaId)) ||
+          this.storage.orders.start === undefined,
         phase,
         reason: describeNotStored(reason),
       },
