@@ -14,6 +14,7 @@ export type {
   CoordinatorTransport,
   IdentityCalls,
 } from './session/coordinator-transport.js';
+export { SerialQueue } from './store/serial-queue.js';
 export type { NodeDescription } from './node/node-description.js';
 export type { StatsReader } from './stats/stats-reader.js';
 export type { NodeReader, NodeReading, ConditionReading } from './node/node-monitor.js';

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,6 +28,19 @@ describe('lockDataDirectory', () => {
     await symlink(path, join(root, 'other'));
     await expect(lockDataDirectory(join(root, 'other'))).rejects.toMatchObject({
       kind: 'precondition',
+    });
+    await data.release();
+  });
+
+  // Writes to /dev/full, which Linux has, fail as on a full disk.
+  const onLinux = existsSync('/dev/full') ? it : it.skip;
+  onLinux('is locked also when the disk is full, without the process id', async () => {
+    const path = join(root, 'a');
+    await (await lockDataDirectory(path)).release();
+    await symlink('/dev/full', join(path, 'agent.pid'));
+    const data = await lockDataDirectory(path);
+    await expect(lockDataDirectory(path)).rejects.toMatchObject({
+      message: `data directory ${path} is in use by another agent`,
     });
     await data.release();
   });

@@ -52,7 +52,7 @@ describe('FileAgentStore', () => {
         { ...replica, end: Uint8Array.of(1) },
       ],
     });
-    expect(await readdir(directory)).toEqual(['identity.json', 'replicas']);
+    expect(await readdir(directory)).toEqual(['identity.json', 'replicas', 'reserve']);
   });
 
   it('removes a replica, and ignores an unknown id', async () => {

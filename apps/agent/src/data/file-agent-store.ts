@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { definedFields, CloudlessError, errorKindOf } from '@cloudless/base';
 import {
   isPhase,
+  SerialQueue,
   type AgentIdentity,
   type AgentStore,
   type SaveOptions,
@@ -43,6 +44,8 @@ export interface FileAgentStoreOptions {
 export class FileAgentStore implements AgentStore {
   private readonly reserve: DiskReserve;
   private readonly writeFile: typeof writeFlushed;
+  /** One write after the other, so that each leaves its file of the reserve to the next. */
+  private readonly reserveWrites = new SerialQueue();
   /** Ids of the replicas that have a file with the suffix {@link MARKED}. */
   private readonly marked = new Set<string>();
 
@@ -165,7 +168,11 @@ export class FileAgentStore implements AgentStore {
       await this.reserve.refill();
     } catch (cause) {
       if (!isNoSpace(cause)) throw cause;
-      if (mayUseReserve && (await this.writeFromReserve(folder, name, bytes))) return;
+      if (
+        mayUseReserve &&
+        (await this.reserveWrites.run(() => this.writeFromReserve(folder, name, bytes)))
+      )
+        return;
       throw new CloudlessError('exhausted', `no space left for ${join(folder, name)}`, { cause });
     }
   }

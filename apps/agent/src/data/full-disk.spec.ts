@@ -1,0 +1,254 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { AgentIdentity, StoredReplica } from '@cloudless/agent-core';
+import { DiskReserve, writeFlushed } from './disk-reserve.js';
+import { FileAgentStore } from './file-agent-store.js';
+
+const RESERVE_BYTES = 2 ** 20;
+
+const replica: StoredReplica = {
+  replicaId: 'web-1',
+  workloadUid: 'web',
+  start: new Uint8Array(300),
+  heldRevision: 10n,
+  bootId: 'boot-1',
+  progress: {
+    ...{ phase: 'running', reason: '', restarts: 0, failures: 0 },
+    ...{ containerEnded: false, ready: true },
+  },
+};
+const stopped: StoredReplica = { ...replica, end: new Uint8Array(100), heldRevision: 20n };
+const identity: AgentIdentity = { nodeId: 'n', instanceId: 'i', highestEpoch: 1n };
+
+/** A file system that can be full. */
+class FullDisk {
+  code: 'ENOSPC' | 'EDQUOT' | 'EIO' = 'ENOSPC';
+  isFull = false;
+  /** False on a file system that needs free space also to overwrite a file. */
+  overwritesInPlace = true;
+  /** True while another process takes everything that the agent gives back. */
+  isContested = false;
+
+  constructor(private readonly directory: string) {}
+
+  readonly writeFile: typeof writeFlushed = async (path, content, flags) => {
+    const isReleased = (await listReserve(this.directory)).length === 0;
+    const hasSpace =
+      flags === 'r+'
+        ? this.overwritesInPlace && (await stat(path)).blocks * 512 >= content.length
+        : isReleased && !this.isContested;
+    if (!this.isFull || hasSpace) return writeFlushed(path, content, flags);
+    await writeFile(path, content.subarray(0, content.length / 2));
+    throw Object.assign(new Error(`${this.code}: write`), { code: this.code });
+  };
+}
+
+const listReserve = (directory: string): Promise<readonly string[]> =>
+  readdir(join(directory, 'reserve')).catch(() => []);
+
+async function measureReserve(directory: string): Promise<number> {
+  const files = await listReserve(directory);
+  const sizes = await Promise.all(
+    files.map(async (name) => (await stat(join(directory, 'reserve', name))).blocks * 512),
+  );
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+describe('FileAgentStore on a full disk', () => {
+  let directory: string;
+  let disk: FullDisk;
+  let store: FileAgentStore;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'full-disk-'));
+    disk = new FullDisk(directory);
+    store = new FileAgentStore(directory, { writeFile: disk.writeFile });
+    await store.load();
+    await store.prepareReserve();
+    await store.saveReplica(replica);
+    await store.saveIdentity(identity);
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  const load = () => new FileAgentStore(directory).load();
+
+  it('has a reserve of 1 MiB that is really allocated', async () => {
+    expect(await measureReserve(directory)).toBeGreaterThanOrEqual(RESERVE_BYTES);
+  });
+
+  it.each(['ENOSPC', 'EDQUOT'] as const)(
+    'refuses a save with %s as exhausted, keeps the old value and leaves no draft',
+    async (code) => {
+      Object.assign(disk, { isFull: true, code });
+      await expect(
+        store.saveReplica({ ...replica, progress: { ...replica.progress, restarts: 1 } }),
+      ).rejects.toMatchObject({
+        kind: 'exhausted',
+        message: `no space left for ${join(directory, 'replicas', 'web-1.json')}`,
+      });
+      await expect(store.saveReplica({ ...replica, replicaId: 'web-2' })).rejects.toMatchObject({
+        kind: 'exhausted',
+      });
+      expect(await readdir(join(directory, 'replicas'))).toEqual(['web-1.json']);
+      expect(await load()).toEqual({ identity, replicas: [replica] });
+      expect(await measureReserve(directory)).toBeGreaterThanOrEqual(RESERVE_BYTES);
+    },
+  );
+
+  it('saves a stop order with the reserve while another process takes all free space', async () => {
+    Object.assign(disk, { isFull: true, isContested: true });
+    await store.saveReplica(stopped, { mayUseReserve: true });
+    expect(await load()).toEqual({ identity, replicas: [stopped] });
+  });
+
+  it('saves any number of epochs with the reserve, as the replaced file goes back to it', async () => {
+    Object.assign(disk, { isFull: true, isContested: true });
+    for (let epoch = 2n; epoch < 50n; epoch += 1n)
+      await store.saveIdentity({ ...identity, highestEpoch: epoch });
+    expect((await load()).identity?.highestEpoch).toBe(49n);
+    expect(await listReserve(directory)).toHaveLength(8);
+  });
+
+  it('saves stop orders of several replicas at the same time', async () => {
+    const ids = Array.from({ length: 30 }, (_, index) => `web-${index + 1}`);
+    await Promise.all(ids.map((replicaId) => store.saveReplica({ ...replica, replicaId })));
+    Object.assign(disk, { isFull: true, isContested: true });
+    const saves = ids.map((replicaId) =>
+      store.saveReplica({ ...stopped, replicaId }, { mayUseReserve: true }),
+    );
+    const outcomes = await Promise.allSettled(saves);
+    expect(outcomes.map(({ status }) => status)).toEqual(ids.map(() => 'fulfilled'));
+    const { replicas } = await load();
+    const expected = ids.map((replicaId) => ({ ...stopped, replicaId }));
+    expect(replicas).toHaveLength(ids.length);
+    expect(replicas).toEqual(expect.arrayContaining(expected));
+  });
+
+  it('gives the reserve back for an order that is larger than each of its files', async () => {
+    disk.isFull = true;
+    const large = { ...stopped, end: new Uint8Array(200_000) };
+    await store.saveReplica(large, { mayUseReserve: true });
+    expect((await load()).replicas).toEqual([large]);
+  });
+
+  it('gives the reserve back on a file system that never overwrites in place', async () => {
+    Object.assign(disk, { isFull: true, overwritesInPlace: false });
+    await store.saveReplica(stopped, { mayUseReserve: true });
+    expect((await load()).replicas).toEqual([stopped]);
+    expect(await listReserve(directory)).toEqual([]);
+  });
+
+  it('refuses a stop order as exhausted when the reserve is not enough, and keeps the old value', async () => {
+    Object.assign(disk, { isFull: true, overwritesInPlace: false, isContested: true });
+    await expect(store.saveReplica(stopped, { mayUseReserve: true })).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
+    expect(await readdir(join(directory, 'replicas'))).toEqual(['web-1.json']);
+    expect((await load()).replicas).toEqual([replica]);
+  });
+
+  it('does not use the reserve for another failure', async () => {
+    Object.assign(disk, { isFull: true, code: 'EIO' });
+    await expect(store.saveReplica(stopped, { mayUseReserve: true })).rejects.toThrow('EIO: write');
+    expect(await measureReserve(directory)).toBeGreaterThanOrEqual(RESERVE_BYTES);
+  });
+
+  it('makes the reserve again after a removal and after a save, once there is space', async () => {
+    Object.assign(disk, { isFull: true, overwritesInPlace: false });
+    await store.saveReplica(stopped, { mayUseReserve: true });
+    disk.isFull = false;
+    await store.removeReplica('web-1');
+    expect(await measureReserve(directory)).toBeGreaterThanOrEqual(RESERVE_BYTES);
+    disk.isFull = true;
+    await store.saveIdentity({ ...identity, highestEpoch: 2n });
+    disk.isFull = false;
+    await store.saveIdentity({ ...identity, highestEpoch: 3n });
+    expect(await measureReserve(directory)).toBeGreaterThanOrEqual(RESERVE_BYTES);
+  });
+
+  it('never overwrites a stored file whose name is also in the reserve after a crash', async () => {
+    const reserve = new DiskReserve(directory);
+    const file = join(directory, 'replicas', 'web-1.json');
+    const [name = ''] = await listReserve(directory);
+    await rm(join(directory, 'reserve', name));
+    await reserve.returnReplaced(file, name); // the agent was killed before the rename
+    Object.assign(disk, { isFull: true, isContested: true });
+    for (let epoch = 2n; epoch < 20n; epoch += 1n)
+      await store.saveIdentity({ ...identity, highestEpoch: epoch });
+    expect((await load()).replicas).toEqual([replica]);
+    await new DiskReserve(directory).refill();
+    expect((await load()).replicas).toEqual([replica]);
+    expect((await stat(file)).nlink).toBe(1);
+  });
+
+  describe('marks a replica as stopped', () => {
+    it('without writing, and the next agent loads everything else unchanged', async () => {
+      Object.assign(disk, { isFull: true, isContested: true });
+      await store.markStopped('web-1');
+      await store.markStopped('web-1');
+      expect(await load()).toEqual({ identity, replicas: [{ ...replica, stopped: true }] });
+    });
+
+    it('also by a later save, which a crash may interrupt', async () => {
+      await store.markStopped('web-1');
+      const [name = ''] = await readdir(join(directory, 'replicas'));
+      const mark = await readFile(join(directory, 'replicas', name));
+      await store.saveReplica(stopped);
+      expect(await load()).toEqual({ identity, replicas: [stopped] });
+      await writeFile(join(directory, 'replicas', name), mark); // the crash came before its removal
+      expect(await load()).toEqual({ identity, replicas: [{ ...stopped, stopped: true }] });
+      const next = new FileAgentStore(directory);
+      await next.load();
+      await next.saveReplica({ ...replica, stopped: true });
+      expect(await load()).toEqual({ identity, replicas: [{ ...replica, stopped: true }] });
+    });
+
+    it('and keeps the mark when a save says nothing of a stop', async () => {
+      await store.markStopped('web-1');
+      await store.saveReplica(replica);
+      expect((await load()).replicas).toEqual([{ ...replica, stopped: true }]);
+    });
+
+    it('until the replica is removed; an unknown id has no effect', async () => {
+      await store.markStopped('nobody-1');
+      await store.markStopped('web-1');
+      await store.removeReplica('web-1');
+      expect(await load()).toEqual({ identity, replicas: [] });
+      expect(await readdir(join(directory, 'replicas'))).toEqual([]);
+    });
+  });
+});
+
+describe('DiskReserve', () => {
+  let directory: string;
+  beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), 'disk-reserve-'))));
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  it('is made once, also by two callers at the same time, and kept by the next agent', async () => {
+    const reserve = new DiskReserve(directory);
+    await Promise.all([reserve.refill(), reserve.refill()]);
+    const inodes = async () =>
+      Promise.all(
+        (await listReserve(directory)).map(
+          async (name) => (await stat(join(directory, 'reserve', name))).ino,
+        ),
+      );
+    const before = await inodes();
+    expect(before).toHaveLength(8);
+    await new DiskReserve(directory).refill();
+    expect(await inodes()).toEqual(before);
+  });
+
+  it('has no file for more bytes than it holds', async () => {
+    const reserve = new DiskReserve(directory);
+    await expect(reserve.take(join(directory, 'draft'), 1)).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
+    await reserve.refill();
+    await expect(reserve.take(join(directory, 'draft'), 2 ** 20)).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
+    expect(await listReserve(directory)).toHaveLength(8);
+  });
+});
