@@ -86,9 +86,9 @@ export async function runAgent(
       onJoined: () => servers.start(access.security, true).catch(failure.report),
       onRefused: failure.report,
     });
+    const store = await openStore(config.dataDir, log);
     const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
-    const store = await openStore(config.dataDir, log);
     network = openNodeNetwork(config, { ...deps, proxy, store, access });
     cleanup.push(async () => {
       const stopWorkloadsOnExit = config.stopWorkloadsOnExit && started !== undefined;
@@ -154,9 +154,10 @@ export async function runAgent(
 }
 
 async function openStore(dataDir: string, log: Log): Promise<FileAgentStore> {
-  const store = new FileAgentStore(dataDir, { reserve: new DiskReserve(dataDir, log) });
-  await store.prepareReserve();
-  return store;
+  const reserve = new DiskReserve(dataDir, log);
+  await reserve.refill();
+  await reserve.makeRoomToStart();
+  return new FileAgentStore(dataDir, { reserve });
 }
 
 /** A failure after the start that ends the agent. */

@@ -235,19 +235,31 @@ describe('HostReader with files of a test', () => {
     expect(await reader.readUsage()).not.toHaveProperty('cpuMillis');
   });
 
-  it('reports pressure from above 85 % until use falls below 80 %', async () => {
+  it('reports pressure from above 85 % until use falls below 80 %, and a full disk below 5 % free', async () => {
     await writeFiles(V2);
     const { reader, state } = aReader();
-    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
+    expect(await reader.readConditions()).toEqual({
+      ...{ memoryPressure: false, diskPressure: false, diskFull: false },
+    });
     state.diskUsedBytes = 86;
     await writeFiles({
       'sys/fs/cgroup/slice/memory.stat': 'inactive_file 0\n',
       'sys/fs/cgroup/slice/memory.current': `${2.9 * GIB}`.split('.')[0] ?? '',
     });
-    expect(await reader.readConditions()).toEqual({ memoryPressure: true, diskPressure: true });
+    expect(await reader.readConditions()).toEqual({
+      ...{ memoryPressure: true, diskPressure: true, diskFull: false },
+    });
     state.diskUsedBytes = 82;
     await writeFiles({ 'sys/fs/cgroup/slice/memory.current': `${GIB}` });
-    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: true });
+    expect(await reader.readConditions()).toEqual({
+      ...{ memoryPressure: false, diskPressure: true, diskFull: false },
+    });
+    state.diskUsedBytes = 96;
+    expect(await reader.readConditions()).toMatchObject({ diskFull: true });
+    state.diskUsedBytes = 91;
+    expect(await reader.readConditions()).toMatchObject({ diskFull: true });
+    state.diskUsedBytes = 90;
+    expect(await reader.readConditions()).toMatchObject({ diskFull: false });
   });
 
   it('reports no memory pressure without /proc/meminfo, even when no memory is free', async () => {
@@ -260,7 +272,7 @@ describe('HostReader with files of a test', () => {
       dataDirectory: '/data',
       ...empty,
     });
-    expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
+    expect(await reader.readConditions()).toMatchObject({ memoryPressure: false });
   });
 
   it('rejects readCapacity when a file is malformed', async () => {
@@ -287,6 +299,6 @@ describe('HostReader on this machine', () => {
     await clock.advance(1_000);
     expect((await reader.readUsage()).cpuMillis).toBeGreaterThanOrEqual(0);
     const conditions = await reader.readConditions();
-    expect(Object.keys(conditions).sort()).toEqual(['diskPressure', 'memoryPressure']);
+    expect(Object.keys(conditions).sort()).toEqual(['diskFull', 'diskPressure', 'memoryPressure']);
   });
 });

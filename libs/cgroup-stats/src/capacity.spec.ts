@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { computeCapacity, parseCpuMax, computePressure, quotaToMillis } from './index.js';
 
+const MIB = 2 ** 20;
 const GIB = 1_073_741_824;
 const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
 
@@ -80,7 +81,7 @@ describe('computePressure', () => {
         diskUsedBytes: percent * 7,
         diskTotalBytes: 700,
       },
-      { memoryPressure: before, diskPressure: before },
+      { memoryPressure: before, diskPressure: before, diskFull: false },
     );
   it.each([
     { percent: 0, before: false, expected: false },
@@ -94,10 +95,35 @@ describe('computePressure', () => {
   ])(
     'returns $expected at $percent % when the previous result was $before',
     ({ percent, before, expected }) => {
-      expect(pressureAt(percent, before)).toEqual({
+      expect(pressureAt(percent, before)).toMatchObject({
         memoryPressure: expected,
         diskPressure: expected,
       });
+    },
+  );
+
+  it.each([
+    { total: 20 * MIB, free: MIB, before: false, expected: false },
+    { total: 20 * MIB, free: MIB - 1, before: false, expected: true },
+    { total: 20 * MIB, free: 2 * MIB - 1, before: true, expected: true },
+    { total: 20 * MIB, free: 2 * MIB, before: true, expected: false },
+    { total: 1_000 * GIB, free: GIB, before: false, expected: false },
+    { total: 1_000 * GIB, free: GIB - 1, before: false, expected: true },
+    { total: 1_000 * GIB, free: 2 * GIB - 1, before: true, expected: true },
+    { total: 1_000 * GIB, free: 2 * GIB, before: true, expected: false },
+    { total: 0, free: 0, before: true, expected: true },
+    { total: 0, free: 0, before: false, expected: false },
+  ])(
+    'says full: $expected for a disk of $total bytes with $free free bytes, before: $before',
+    ({ total, free, before, expected }) => {
+      const { diskFull } = computePressure(
+        {
+          ...{ memoryUsedBytes: 0, memoryTotalBytes: 0 },
+          ...{ diskUsedBytes: total - free, diskTotalBytes: total },
+        },
+        { memoryPressure: false, diskPressure: false, diskFull: before },
+      );
+      expect(diskFull).toBe(expected);
     },
   );
 
@@ -108,15 +134,18 @@ describe('computePressure', () => {
       diskUsedBytes: 81,
       diskTotalBytes: 100,
     };
-    expect(computePressure(input)).toEqual({ memoryPressure: true, diskPressure: false });
+    expect(computePressure(input)).toEqual({
+      ...{ memoryPressure: true, diskPressure: false, diskFull: false },
+    });
     expect(
       computePressure(
         { ...input, memoryTotalBytes: 0 },
-        { memoryPressure: true, diskPressure: true },
+        { memoryPressure: true, diskPressure: true, diskFull: false },
       ),
     ).toEqual({
       memoryPressure: true,
       diskPressure: true,
+      diskFull: false,
     });
   });
 

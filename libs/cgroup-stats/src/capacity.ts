@@ -60,10 +60,13 @@ export interface PressureInput {
 export interface PressureConditions {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
+  /** True while the disk has so little free space that nothing new may be placed on the node. */
+  readonly diskFull: boolean;
 }
 
 /**
- * Computes the pressure conditions. Pressure begins above 85 % and ends below 80 %. Between the
+ * Computes the pressure conditions. Pressure begins above 85 % and ends below 80 %. A disk is full
+ * from less than the lesser of 5 % and 1 GiB of free space, until twice as much is free. Between the
  * two, and with a total of 0, a condition keeps its previous value, so that a value near a
  * threshold does not make the node flap.
  * @param previous - Result of the previous call. Default: no pressure.
@@ -79,13 +82,27 @@ export function computePressure(
       previous.memoryPressure,
     ),
     diskPressure: isUnderPressure(input.diskUsedBytes, input.diskTotalBytes, previous.diskPressure),
+    diskFull: isFull(input.diskUsedBytes, input.diskTotalBytes, previous.diskFull),
   };
 }
 
-const NO_PRESSURE: PressureConditions = { memoryPressure: false, diskPressure: false };
+const NO_PRESSURE: PressureConditions = {
+  memoryPressure: false,
+  diskPressure: false,
+  diskFull: false,
+};
 /** Thresholds in percent of the total. */
 const BEGINS_ABOVE_PERCENT = 85;
 const ENDS_BELOW_PERCENT = 80;
+/** A disk with less free space than each of these is full. */
+const FULL_BELOW_PERCENT = 5;
+const FULL_BELOW_BYTES = 2 ** 30;
+
+function isFull(used: number, total: number, wasFull: boolean): boolean {
+  if (total <= 0) return wasFull;
+  const neededBytes = Math.min((total * FULL_BELOW_PERCENT) / 100, FULL_BELOW_BYTES);
+  return total - used < (wasFull ? 2 * neededBytes : neededBytes);
+}
 
 function isUnderPressure(used: number, total: number, wasUnderPressure: boolean): boolean {
   if (total <= 0) return wasUnderPressure;

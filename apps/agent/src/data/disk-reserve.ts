@@ -36,8 +36,27 @@ export class DiskReserve {
   constructor(
     directory: string,
     private readonly log: Log = silentLog,
+    private readonly readFreeBytes = async (): Promise<number> => {
+      const { bavail, bsize } = await statfs(directory);
+      return bavail * bsize;
+    },
   ) {
     this.folder = join(directory, RESERVE_FOLDER);
+  }
+
+  /**
+   * Gives a part of the reserve back when almost nothing is free: the supervisor of the processes
+   * needs some space to start. Never rejects.
+   */
+  async makeRoomToStart(): Promise<void> {
+    try {
+      const [largest] = (await this.listFiles()).sort((a, b) => b.bytes - a.bytes);
+      if (largest === undefined || (await this.readFreeBytes()) >= FILE_BYTES) return;
+      this.isComplete = false;
+      await rm(join(this.folder, largest.name), { force: true });
+    } catch (reason) {
+      this.log.warn('disk reserve not used', errorFields(reason));
+    }
   }
 
   /**
@@ -53,11 +72,10 @@ export class DiskReserve {
   private async createMissing(): Promise<void> {
     try {
       await makeDirectory(this.folder, 0o700);
-      const { bavail, bsize } = await statfs(this.folder);
       const names = Array.from({ length: FILE_COUNT }, (_, index) => `${index}`);
       for (const name of names) {
         if ((await this.measure(name)) >= FILE_BYTES) continue;
-        if (bavail * bsize < FREE_BYTES_TO_REFILL) return;
+        if ((await this.readFreeBytes()) < FREE_BYTES_TO_REFILL) return;
         await this.createFile(name);
       }
       this.isComplete = true;
@@ -75,10 +93,7 @@ export class DiskReserve {
    * @throws kind `exhausted` when no file of the reserve holds so many bytes.
    */
   async take(path: string, bytes: number): Promise<string> {
-    const files = await Promise.all(
-      (await this.list()).map(async (name) => ({ name, bytes: await this.measure(name) })),
-    );
-    const smallestFirst = files
+    const smallestFirst = (await this.listFiles())
       .filter((file) => file.bytes >= bytes)
       .sort((a, b) => a.bytes - b.bytes);
     for (const { name } of smallestFirst) {
@@ -123,9 +138,12 @@ export class DiskReserve {
     }
   }
 
-  private async list(): Promise<readonly string[]> {
+  private async listFiles(): Promise<{ readonly name: string; readonly bytes: number }[]> {
     try {
-      return (await readdir(this.folder)).filter((name) => /^\d+$/.test(name));
+      const names = (await readdir(this.folder)).filter((name) => /^\d+$/.test(name));
+      return await Promise.all(
+        names.map(async (name) => ({ name, bytes: await this.measure(name) })),
+      );
     } catch (reason) {
       if (errorCodeOf(reason) === 'ENOENT') return [];
       throw reason;

@@ -58,11 +58,6 @@ export class FileAgentStore implements AgentStore {
     this.writeFile = options.writeFile ?? writeFlushed;
   }
 
-  /** Makes the reserve, if there is enough space. Never rejects. */
-  prepareReserve(): Promise<void> {
-    return this.reserve.refill();
-  }
-
   async load(): Promise<StoredAgent> {
     const folder = join(this.directory, REPLICAS);
     await makeDirectory(folder, 0o700);

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { silentLog } from '@cloudless/base';
 import type { AgentIdentity, StoredReplica } from '@cloudless/agent-core';
 import { DiskReserve, writeFlushed } from './disk-reserve.js';
 import { FileAgentStore } from './file-agent-store.js';
@@ -65,7 +66,6 @@ describe('FileAgentStore on a full disk', () => {
     disk = new FullDisk(directory);
     store = new FileAgentStore(directory, { writeFile: disk.writeFile });
     await store.load();
-    await store.prepareReserve();
     await store.saveReplica(replica);
     await store.saveIdentity(identity);
   });
@@ -238,6 +238,25 @@ describe('DiskReserve', () => {
     expect(before).toHaveLength(8);
     await new DiskReserve(directory).refill();
     expect(await inodes()).toEqual(before);
+  });
+
+  it('is not made while there is little space, so that others have the last space', async () => {
+    let freeBytes = 4 * RESERVE_BYTES - 1;
+    const reserve = new DiskReserve(directory, silentLog, async () => freeBytes);
+    await reserve.refill();
+    expect(await listReserve(directory)).toEqual([]);
+    freeBytes += 1;
+    await reserve.refill();
+    expect(await listReserve(directory)).toHaveLength(8);
+  });
+
+  it.each([
+    { freeBytes: 128 * 1024 - 1, files: 7 },
+    { freeBytes: 128 * 1024, files: 8 },
+  ])('leaves $files files for a start with $freeBytes free bytes', async ({ freeBytes, files }) => {
+    await new DiskReserve(directory).refill();
+    await new DiskReserve(directory, silentLog, async () => freeBytes).makeRoomToStart();
+    expect(await listReserve(directory)).toHaveLength(files);
   });
 
   it('has no file for more bytes than it holds', async () => {

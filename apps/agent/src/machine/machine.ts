@@ -34,11 +34,12 @@ async function readNodeReading(
   capacity: HostCapacity,
 ): Promise<Awaited<ReturnType<NodeReader['read']>>> {
   const usage = await reader.readUsage();
-  const { memoryPressure, diskPressure } = await reader.readConditions();
+  const { memoryPressure, diskPressure, diskFull } = await reader.readConditions();
   return {
     ...usage,
     memoryPressure: toConditionReading(memoryPressure, usage.memoryBytes, capacity.memoryBytes),
     diskPressure: toConditionReading(diskPressure, usage.storageBytes, capacity.storageBytes),
+    diskFull: toConditionReading(diskFull, usage.storageBytes, capacity.storageBytes),
   };
 }
 

@@ -19,6 +19,8 @@ export interface NodeReading {
   readonly storageBytes: number;
   readonly memoryPressure: ConditionReading;
   readonly diskPressure: ConditionReading;
+  /** The data directory has so little space that the node must get nothing new. Default: false. */
+  readonly diskFull?: ConditionReading;
 }
 
 /** Status of a node condition, and a reason for people. */
@@ -58,7 +60,7 @@ export class NodeMonitor {
 
   /** Conditions of the newest reading; all are false before the first reading. */
   get conditions(): Condition[] {
-    const { memoryPressure, diskPressure } = this.reading ?? {};
+    const { memoryPressure, diskPressure, diskFull } = this.reading ?? {};
     return [
       toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure),
       toCondition(Condition_Type.DISK_PRESSURE, diskPressure),
@@ -67,6 +69,7 @@ export class NodeMonitor {
         this.deps.containerRuntimeCondition?.(),
       ),
       toCondition(Condition_Type.NETWORK_PROXY_DEGRADED, this.networkProxy),
+      toCondition(Condition_Type.DISK_FULL, diskFull),
     ];
   }
 
@@ -101,6 +104,7 @@ export class NodeMonitor {
     return (
       before?.memoryPressure.status !== after?.memoryPressure.status ||
       before?.diskPressure.status !== after?.diskPressure.status ||
+      before?.diskFull?.status !== after?.diskFull?.status ||
       networkProxyBefore !== this.networkProxy?.reason
     );
   }

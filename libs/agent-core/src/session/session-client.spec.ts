@@ -469,6 +469,23 @@ describe('SessionClient', () => {
     ]);
   });
 
+  it('reports at once that the disk of the node is full, and that it no longer is', async () => {
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    const { reading } = testBed;
+    const listReported = () =>
+      testBed.coordinator.received.flatMap(({ case: kind, value }) =>
+        kind === 'usage'
+          ? value.conditions.filter(({ type }) => type === Condition_Type.DISK_FULL)
+          : [],
+      );
+    for (const diskFull of [{ status: true, reason: '19 of 20 MiB are in use' }, undefined]) {
+      testBed.reading = diskFull === undefined ? reading : { ...reading, diskFull };
+      await testBed.clock.advance(2_000);
+      expect(listReported().at(-1)).toMatchObject(diskFull ?? { status: false, reason: '' });
+    }
+  });
+
   it('splits a large inventory into messages of at most 256 KiB, and marks the last message', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();

@@ -28,6 +28,7 @@ const arbLive = fc
     agentSlowReason: arbText,
     memoryPressure: fc.boolean(),
     diskPressure: fc.boolean(),
+    diskFull: fc.boolean(),
     networkUnavailable: fc.boolean(),
     containersUnavailable: fc.boolean(),
     networkProxyProblem: arbText,

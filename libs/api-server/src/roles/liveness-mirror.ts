@@ -179,6 +179,7 @@ const UNKNOWN_STATUS: NodeLiveStatus = {
   reason: 'the leader has not sent the status of this node yet',
   memoryPressure: false,
   diskPressure: false,
+  diskFull: false,
   networkUnavailable: false,
   containersUnavailable: false,
   networkProxyProblem: '',
@@ -206,6 +207,7 @@ function toLiveStatus({ status }: Node): NodeLiveStatus {
     reason: status?.reason ?? '',
     memoryPressure: has(ConditionType.MEMORY_PRESSURE),
     diskPressure: has(ConditionType.DISK_PRESSURE),
+    diskFull: has(ConditionType.DISK_FULL),
     networkUnavailable: has(ConditionType.NETWORK_UNAVAILABLE),
     containersUnavailable: has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE),
     networkProxyProblem: has(ConditionType.NETWORK_PROXY_DEGRADED)
@@ -234,6 +236,7 @@ const COMPARED = [
   'reason',
   'memoryPressure',
   'diskPressure',
+  'diskFull',
   'networkUnavailable',
   'containersUnavailable',
   'networkProxyProblem',

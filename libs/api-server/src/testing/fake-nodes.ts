@@ -81,6 +81,7 @@ export class FakeNodes implements NodeLiveness {
       diskPressure: false,
       networkUnavailable: false,
       containersUnavailable: false,
+      diskFull: false,
       networkProxyProblem: '',
       agentSlow: false,
       agentSlowReason: '',

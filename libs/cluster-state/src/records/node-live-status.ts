@@ -11,6 +11,8 @@ export interface NodeLiveStatus {
   readonly reason: string;
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
+  /** True while nothing new is placed on the node, because its data directory has too little space. */
+  readonly diskFull: boolean;
   readonly networkUnavailable: boolean;
   /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;

@@ -10,6 +10,7 @@ const REPORTED = [
   ConditionType.NETWORK_UNAVAILABLE,
   ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
   ConditionType.NETWORK_PROXY_DEGRADED,
+  ConditionType.DISK_FULL,
 ];
 
 /** Longest reason that is kept. */

@@ -72,6 +72,20 @@ describe('NodeDirectory', () => {
     nodes.close();
   });
 
+  it('keeps that the disk of a node is full, and notifies of the change', () => {
+    const { nodes } = startDirectory();
+    nodes.startSession('a');
+    let notified = 0;
+    nodes.subscribe(() => (notified += 1));
+    nodes.updateStatus('a', [
+      create(ConditionSchema, { type: ConditionType.DISK_FULL, status: true }),
+    ]);
+    expect([nodes.status('a').diskFull, notified]).toEqual([true, 1]);
+    nodes.updateStatus('a', []);
+    expect([nodes.status('a').diskFull, notified]).toEqual([false, 2]);
+    nodes.close();
+  });
+
   it('keeps what the agent reports of its network proxy, and notifies of each change', () => {
     const { nodes } = startDirectory();
     nodes.startSession('a');

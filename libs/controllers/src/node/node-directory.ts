@@ -377,6 +377,7 @@ export class NodeDirectory {
       agentSlowReason: state === 'slow' ? this.explainSlowness(id, now) : '',
       memoryPressure: liveState?.conditions.has(ConditionType.MEMORY_PRESSURE) ?? false,
       diskPressure: liveState?.conditions.has(ConditionType.DISK_PRESSURE) ?? false,
+      diskFull: liveState?.conditions.has(ConditionType.DISK_FULL) ?? false,
       networkUnavailable: liveState?.conditions.has(ConditionType.NETWORK_UNAVAILABLE) ?? false,
       containersUnavailable:
         liveState?.conditions.has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,

@@ -54,7 +54,7 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
     systemReserved: toReserved(hello?.reserved),
     ...(hello === undefined || hello.maxReplicas <= 0 ? {} : { maxReplicas: hello.maxReplicas }),
     capabilities: hello?.capabilities ?? [],
-    ...(liveStatus.containersUnavailable ? { suspendedCapabilities: [CONTAINER_CAPABILITY] } : {}),
+    ...toSuspended(hello?.capabilities ?? [], liveStatus),
     conditions: {
       memoryPressure: liveStatus.memoryPressure,
       diskPressure: liveStatus.diskPressure,
@@ -70,6 +70,18 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
       quarantined: liveStatus.quarantined,
     },
   };
+}
+
+/** A full disk suspends all runtimes; every replica needs one of them. */
+function toSuspended(
+  capabilities: readonly string[],
+  { diskFull, containersUnavailable }: NodeLiveStatus,
+): Pick<SchedulerNode, 'suspendedCapabilities' | 'suspensionReason'> {
+  if (diskFull) {
+    const runtimes = capabilities.filter((capability) => capability.startsWith('runtime.'));
+    return { suspendedCapabilities: runtimes, suspensionReason: 'the disk of the node is full' };
+  }
+  return containersUnavailable ? { suspendedCapabilities: [CONTAINER_CAPABILITY] } : {};
 }
 
 /**

@@ -108,12 +108,12 @@ function* listEntries({ view, nodes }: Pick<SimulationSource, 'view' | 'nodes'>)
 
 function toSnapshotNode(record: NodeRecord, status: NodeLiveStatus): SnapshotNode {
   const { alive, memoryPressure, diskPressure, networkUnavailable } = status;
-  const { containersUnavailable, quarantined, reliability } = status;
+  const { containersUnavailable, diskFull, quarantined, reliability } = status;
   return {
     $typeName: 'cloudless.store.SnapshotNode',
     record: redactNode(record),
     ...{ alive, memoryPressure, diskPressure, networkUnavailable },
-    ...{ containersUnavailable, quarantined, reliability },
+    ...{ containersUnavailable, diskFull, quarantined, reliability },
   };
 }
 
@@ -217,11 +217,11 @@ class SnapshotReader {
     if (record === undefined) throw createDamagedError('a node has no record');
     this.nodes.push(record);
     const { alive, memoryPressure, diskPressure, networkUnavailable } = status;
-    const { containersUnavailable, quarantined, reliability } = status;
+    const { containersUnavailable, diskFull, quarantined, reliability } = status;
     this.statuses.set(record.id, {
       ...ALIVE_NODE_STATUS,
       ...{ alive, memoryPressure, diskPressure, networkUnavailable },
-      ...{ containersUnavailable, quarantined, reliability },
+      ...{ containersUnavailable, diskFull, quarantined, reliability },
     });
   }
 }

@@ -21,6 +21,7 @@ export const ALIVE_NODE_STATUS: NodeLiveStatus = {
   diskPressure: false,
   networkUnavailable: false,
   containersUnavailable: false,
+  diskFull: false,
   networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',

@@ -26,6 +26,7 @@ export class NodeClasses {
       node.taints.map(describeTaint),
       [...node.capabilities].sort(),
       [...node.suspendedCapabilities].sort(),
+      node.node.suspensionReason ?? '',
     ]);
     const known = this.ids.get(key);
     if (known !== undefined) return known;

@@ -134,6 +134,17 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'the container runtime is unavailable at the moment',
     },
     {
+      name: 'gives the reason why a capability is suspended',
+      node: {
+        capabilities: ['runtime.process'],
+        suspendedCapabilities: ['runtime.process'],
+        suspensionReason: 'the disk of the node is full',
+      },
+      request: { capabilities: ['runtime.process'] },
+      refused: 'the disk of the node is full',
+      detail: 'the disk of the node is full',
+    },
+    {
       name: 'accepts a node with a suspended capability that the request does not need',
       node: {
         capabilities: ['runtime.process', 'runtime.cri'],

@@ -69,7 +69,8 @@ export const suspendedCapabilities: NodeFilter = createFilter({
       (capability) =>
         node.capabilities.has(capability) && node.suspendedCapabilities.has(capability),
     ),
-  explain: describeSuspendedCapability,
+  explain: (capability, { node: { node } }) =>
+    node.suspensionReason ?? describeSuspendedCapability(capability),
   isLasting: false,
 });
 
@@ -121,7 +122,7 @@ interface ListFilter {
   /** Returns the texts of the failing items, in any order. */
   listDetails(node: FilterNode, run: FilterRequest): readonly string[];
   /** Describes one failing item in words. */
-  explain(detail: string): string;
+  explain(detail: string, node: FilterNode): string;
   readonly isLasting: boolean;
 }
 
@@ -137,8 +138,8 @@ function createFilter({ filter, listDetails, explain, isLasting }: ListFilter): 
       const unique = details.length > 1 ? [...new Set(details)].sort() : details;
       return unique.map((detail) => ({ filter, detail }));
     },
-    explain: ({ detail = '' }) => explain(detail),
-    summarise: ({ detail = '' }) => explain(detail),
+    explain: ({ detail = '' }, node) => explain(detail, node),
+    summarise: ({ detail = '' }, node) => explain(detail, node),
     isLasting: () => isLasting,
   };
 }

@@ -40,6 +40,11 @@ export interface SchedulerNode {
    * placed on the node; running replicas stay. Default: none.
    */
   readonly suspendedCapabilities?: readonly string[];
+  /**
+   * Why capabilities are suspended, for explanations: `the disk of the node is full`. Default: a
+   * text that names the capability.
+   */
+  readonly suspensionReason?: string;
   /** Conditions that lower the score and exclude nothing. Default: none. */
   readonly conditions?: Partial<NodeConditions>;
   /**

@@ -249,8 +249,8 @@ export type Hello = Message<"cloudless.api.Hello"> & {
   agentAddress: string;
 
   /**
-   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE and
-   * NETWORK_PROXY_DEGRADED. The coordinator determines READY.
+   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE,
+   * NETWORK_PROXY_DEGRADED and DISK_FULL. The coordinator determines READY.
    *
    * @generated from field: repeated cloudless.api.Condition conditions = 20;
    */
