@@ -45,6 +45,12 @@ const INJECTED_BUGS: readonly {
     expectedViolation: /^(6|7|15|17): /,
   },
   {
+    name: 'an agent that forgets on a full disk which replicas it has stopped',
+    injected: { agentStore: (store) => ({ ...store, markStopped: async () => undefined }) },
+    weights: { killAgent: 3, fullAgentDisk: 6 },
+    expectedViolation: /^(6|7|15|17): /,
+  },
+  {
     name: 'an agent that never restarts ended containers',
     injected: {
       agentClock: (clock) =>
