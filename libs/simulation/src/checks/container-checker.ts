@@ -288,7 +288,7 @@ export class ContainerChecker {
     const { agent } = node;
     if (
       held?.start === undefined ||
-      held.end !== undefined ||
+      hasStop(held) ||
       agent === undefined ||
       node.quietSince !== undefined
     )
@@ -313,7 +313,7 @@ export class ContainerChecker {
       const wasActive =
         node.quietSince === undefined && node.activeSince <= endedAt && !node.isDestroyed;
       const stored = this.storedReplicas.get(`${node.id}/${replicaId}`);
-      const isWanted = stored !== undefined && stored.end === undefined;
+      const isWanted = stored !== undefined && !hasStop(stored);
       if (
         !wasActive ||
         !isWanted ||
