@@ -94,7 +94,7 @@ describe('PendingBatches', () => {
     batches.beginRound();
     const seen: unknown[] = [];
     for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
-      seen.push({ version: batch.version, bound: batch.bound, ids: [...batch.replicaIds] });
+      seen.push({ version: batch.version, bound: batch.bound, ids: batch.listFirst() });
       batches.setAside(batch);
     }
     expect(seen).toEqual([
@@ -109,7 +109,7 @@ describe('PendingBatches', () => {
     const batches = new PendingBatches(aView([{ uid: 'web' }], [first, second]).view);
     batches.beginRound();
     batches.apply([updatedChange(first, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
-    expect([...(batches.next()?.replicaIds ?? [])]).toEqual(['web-2']);
+    expect(batches.next()?.listFirst()).toEqual(['web-2']);
     batches.apply([{ kind: 'replica', id: second.id, before: second }]);
     expect(batches.next()).toBeUndefined();
   });

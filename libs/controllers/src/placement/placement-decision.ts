@@ -71,6 +71,74 @@ export function decideAny(
   };
 }
 
+/** The waiting replicas of one batch. The replicas of each list are in ascending sequence. */
+export interface WaitingBatch {
+  readonly size: number;
+  listFirst(limit: number): readonly Stored<ReplicaRecord>[];
+  listNominated(): readonly Stored<ReplicaRecord>[];
+  /** Only replicas without a nomination. */
+  listWithOtherReason(reason: string, limit: number): readonly Stored<ReplicaRecord>[];
+}
+
+/**
+ * Decides as {@link decideAny} for all replicas of a batch, and reads only those that the decision
+ * changes: a refusal concerns every replica, and most records have the reason already.
+ * @param limit - Most replicas to place now, and most replicas to refuse.
+ * @returns `isComplete`: false when a further decision has to follow about the rest of the batch.
+ */
+export function decideWaiting(
+  cluster: Cluster,
+  request: PlacementRequest,
+  waiting: WaitingBatch,
+  limit: number,
+): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
+  const count = Math.min(waiting.size, limit);
+  let replicas = waiting.listFirst(limit);
+  const place = (): readonly Placement[] =>
+    withoutNominations(cluster, request, recordsOf(replicas), () => cluster.place(request, count));
+  let placements = place();
+  if (placements.some(({ placed }) => !placed)) {
+    // What later replicas hold by their nominations may serve the first replicas too.
+    const nominated = waiting.listNominated();
+    if (nominated.length > 0) {
+      const first = waiting.listFirst(limit + nominated.length);
+      replicas = [...new Set([...first, ...nominated])].sort(compareSequence);
+      placements = place();
+    }
+  }
+  const refused = placements.find((placement) => !placement.placed);
+  const placed = placements.filter((placement) => placement.placed);
+  const matched = matchNominations(
+    replicas,
+    refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused),
+  );
+  const decided = pairWithPlacements(matched.slice(0, placed.length), placed, (why) => why);
+  if (refused === undefined)
+    return {
+      decision: { decided, isAtomic: false },
+      isComplete: placed.length >= waiting.size,
+    };
+  const why = describeRefusal(refused);
+  const reason = `no node fits: ${why}`;
+  const placedIds = new Set(decided.map(({ replica }) => replica.value.id));
+  const others = waiting
+    .listWithOtherReason(reason, placed.length + limit + 1)
+    .filter(({ value }) => !placedIds.has(value.id));
+  const outcome = { reason };
+  return {
+    decision: {
+      decided: [...decided, ...others.slice(0, limit).map((replica) => ({ replica, outcome }))],
+      isAtomic: false,
+      refusal: `no node fits ${formatReplicaCount(waiting.size - placed.length)}: ${why}`,
+    },
+    isComplete: others.length <= limit,
+  };
+}
+
+/** Orders replicas of one workload by their sequence numbers. */
+export const compareSequence = (a: Stored<ReplicaRecord>, b: Stored<ReplicaRecord>): number =>
+  Number(a.value.sequence - b.value.sequence);
+
 /** Most nodes that an event names. */
 const MAX_NAMED = 5;
 

@@ -64,7 +64,7 @@ describe('commits of placements', () => {
     const decide = (): PlacementPart => {
       const view = bed.state.view();
       const batch = required(pending.next(), 'a batch');
-      const [replica] = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
+      const [replica] = batch.listFirst().flatMap((id) => view.replica(id) ?? []);
       const decision = {
         decided: [
           { replica: required(replica, 'a replica'), outcome: { nodeId: 'node-1', score: 1 } },

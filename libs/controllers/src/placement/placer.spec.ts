@@ -9,11 +9,12 @@ import { Placer } from './placer.js';
 
 let bed: TestBed;
 let meter: RecordingMeter;
+let placer: Placer;
 
 async function openWith(nodes: readonly string[]): Promise<void> {
   bed = await TestBed.open({ nodes });
   meter = new RecordingMeter();
-  bed.use(new Placer(bed.dependencies({ meter })));
+  placer = bed.use(new Placer(bed.dependencies({ meter })));
 }
 
 afterEach(() => bed.close());
@@ -84,6 +85,57 @@ describe('Placer', () => {
     await bed.changeNode('node-1', { labels: { rack: 'a' } });
     await bed.advance();
     expect(bed.state.view().revision).toBe(revision + 1n);
+  });
+
+  it('writes the reason into more replicas than one decision refuses, and counts all of them', async () => {
+    bed = await TestBed.open({ nodes: ['node-1'] });
+    await bed.createWorkload({ replicas: 900, ...cpu(2_000) });
+    await addWaiting(900);
+    bed.use(new Placer(bed.dependencies({})));
+    await bed.advance();
+    const reasons = bed.replicas().map(({ nodeId, reason }) => (nodeId === '' ? reason : nodeId));
+    const reason = 'no node fits: needs 2 CPU, more than is free: 1 of 1 nodes';
+    expect(reasons).toEqual(['node-1', 'node-1', ...Array<string>(898).fill(reason)]);
+    expect(new Set(bed.events('ReplicasUnplaced').map(({ message }) => message))).toEqual(
+      new Set(['no node fits 898 replicas: needs 2 CPU, more than is free: 1 of 1 nodes']),
+    );
+  });
+
+  it('places a workload of lower priority before it refuses the last of 900 replicas', async () => {
+    bed = await TestBed.open({ nodes: ['node-1'] });
+    await bed.createWorkload({ replicas: 900, priority: 90, ...cpu(5_000) });
+    await bed.createWorkload({ replicas: 1, priority: 10, ...cpu(1_000) }, 'small');
+    await addWaiting(901, (index) =>
+      index < 900 ? {} : { uid: 'small', id: 'small-1', sequence: 1n },
+    );
+    bed.use(new Placer(bed.dependencies({})));
+    await bed.advance();
+    expect(bed.replicas('small')).toMatchObject([{ nodeId: 'node-1' }]);
+    expect(bed.replicas('web').at(-1)?.reason).toContain('no node fits: needs 5 CPU');
+    const order = [...bed.events('ReplicasPlaced'), ...bed.events('ReplicasUnplaced')]
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ workload }) => workload);
+    expect(order.indexOf('small')).toBeLessThan(order.lastIndexOf('web'));
+  });
+
+  it('reads as few records of 1,500 as of 400 waiting replicas when a node changes', async () => {
+    const counts: number[] = [];
+    for (const count of [400, 1_500]) {
+      await openWith(['node-1']);
+      await bed.createWorkload({ replicas: count, ...cpu(5_000) });
+      await addWaiting(count);
+      await bed.advance();
+      expect(bed.replicas().filter(({ reason }) => reason.startsWith('no node'))).toHaveLength(
+        count,
+      );
+      const before = placer.listedCount;
+      await bed.changeNode('node-1', { labels: { rack: 'a' } });
+      await bed.advance();
+      counts.push(placer.listedCount - before);
+      if (count === 400) await bed.close();
+    }
+    expect(counts[0]).toBeGreaterThan(0);
+    expect(counts[1]).toBe(counts[0]);
   });
 
   it('places a waiting replica when a node joins', async () => {

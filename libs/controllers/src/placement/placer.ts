@@ -23,12 +23,13 @@ import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { PendingBatches, type PendingBatch } from './pending-batches.js';
 import {
-  decideAny,
   decideBound,
   decideSet,
+  decideWaiting,
   findNewSet,
   type NewSet,
   type PlacementDecision,
+  type WaitingBatch,
 } from './placement-decision.js';
 import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
 import { toPlacementRequest } from './scheduler-input.js';
@@ -46,7 +47,10 @@ export interface PlacerDeps {
   readonly recordsBeingPlaced?: Set<ReplicaRecord>;
 }
 
-/** Most replicas without a refusal in one decision; the rest of the batch follows in the next. */
+/**
+ * Most replicas that one decision places, and most that it refuses; the rest of the batch follows in
+ * the next decision.
+ */
 const MAX_DECIDED = 8 * MAX_PLACED_PER_COMMIT;
 /**
  * Assigns nodes to waiting replicas, highest priority first, and writes the reason for the replicas
@@ -59,6 +63,8 @@ export class Placer {
   private readonly placements: Counter;
   /** True after a round with a conflict: the next round commits each workload on its own. */
   private hadConflict = false;
+  /** True when something that decisions depend on has changed since the round began. */
+  private hasChanged = false;
 
   constructor(private readonly deps: PlacerDeps) {
     this.placements = (deps.meter ?? noMeter).counter({
@@ -78,11 +84,16 @@ export class Placer {
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
         this.pending.apply(changes);
-        if (changes.some(affectsPlacement)) this.queue.wake('place');
+        if (changes.some(affectsPlacement)) this.wake();
       }),
-      deps.nodes.subscribe(() => this.queue.wake('place')),
+      deps.nodes.subscribe(() => this.wake()),
     ];
-    this.queue.wake('place');
+    this.wake();
+  }
+
+  /** Number of waiting replicas that decisions have read, to show that the work is bounded. */
+  get listedCount(): number {
+    return this.pending.listedCount;
   }
 
   /** True while the model holds reservations of placements that are not committed yet. */
@@ -95,9 +106,15 @@ export class Placer {
     await this.queue.stop();
   }
 
+  private wake(): void {
+    this.hasChanged = true;
+    this.queue.wake('place');
+  }
+
   private async place(): Promise<WorkResult> {
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (this.deps.state.storeRolledBack !== undefined) return { kind: 'done' };
+    this.hasChanged = false;
     this.pending.beginRound();
     const writer = new PlacementWriter(
       { ...this.deps, pending: this.pending, placements: this.placements },
@@ -119,7 +136,7 @@ export class Placer {
    */
   private async placeNext(writer: PlacementWriter): Promise<boolean> {
     await writer.waitForRoom();
-    const batch = this.pending.next();
+    const batch = this.pending.next() ?? (await this.nextDeferred(writer));
     if (batch === undefined) return false;
     const view = this.deps.state.view();
     const workload = view.workload(batch.uid)?.value;
@@ -136,6 +153,8 @@ export class Placer {
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
     if (isComplete || changes.length === 0) this.pending.setAside(batch);
+    // The reasons of further replicas do not delay the placements of other batches.
+    else if (decision.refusal !== undefined) this.pending.defer(batch);
     // A refusal looks at every node: what is decided does not wait for further refusals.
     if (changes.length === 0) writer.commitWaiting();
     if (changes.length > 0)
@@ -144,23 +163,38 @@ export class Placer {
     return true;
   }
 
+  /**
+   * Returns a batch with further refusals to write, after the commits before, so that the decision
+   * counts all waiting replicas. Undefined when something has changed since the round began: the
+   * next round then decides about all batches before it writes further refusals.
+   */
+  private async nextDeferred(writer: PlacementWriter): Promise<PendingBatch | undefined> {
+    if (this.pending.nextDeferred() === undefined) return undefined;
+    await writer.waitForAll();
+    return this.hasChanged ? undefined : (this.pending.next() ?? this.pending.nextDeferred());
+  }
+
   /** Decides about a batch. A decision that fails refuses this batch alone, with the failure. */
-  private tryDecide(
-    view: ClusterView,
-    batch: PendingBatch,
-    { workload, template, newSet }: BatchSubject,
-  ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
+  private tryDecide(view: ClusterView, batch: PendingBatch, subject: BatchSubject): BatchDecision {
+    const { workload, template, newSet } = subject;
     try {
       return this.decide(view, batch, toPlacementRequest(workload, template), newSet);
     } catch (failure) {
       const text = failure instanceof Error ? failure.message : String(failure);
       const reason = `the scheduler cannot decide: ${text}`;
-      const replicas = listReplicas(view, batch.replicaIds, batch.replicaIds.size);
-      // The reason is written and logged once, and again when another failure follows.
-      if (replicas.some(({ value }) => value.reason !== reason))
+      // The reason is logged once, and again when another failure follows.
+      if (!batch.hasReason(reason))
         logFailure(this.deps.log, 'placement decision failed', failure, { workloadId: batch.uid });
-      const decided = replicas.map((replica) => ({ replica, outcome: { reason } }));
-      return { decision: { decided, isAtomic: false, refusal: reason }, isComplete: true };
+      const others = batch.listWithOtherReason(reason, MAX_DECIDED + 1);
+      const refused = [...batch.listNominated(), ...others.slice(0, MAX_DECIDED)];
+      const decided = listReplicas(view, refused).map((replica) => ({
+        replica,
+        outcome: { reason },
+      }));
+      return {
+        decision: { decided, isAtomic: false, refusal: reason },
+        isComplete: others.length <= MAX_DECIDED,
+      };
     }
   }
 
@@ -170,21 +204,32 @@ export class Placer {
     batch: PendingBatch,
     request: PlacementRequest,
     newSet: NewSet | undefined,
-  ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
+  ): BatchDecision {
     const { cluster } = this.deps;
-    if (!batch.bound && newSet === undefined && batch.replicaIds.size > MAX_DECIDED) {
-      const first = listReplicas(view, batch.replicaIds, MAX_DECIDED);
-      const decision = decideAny(cluster, request, first, MAX_DECIDED);
-      if (decision.refusal === undefined) return { decision, isComplete: false };
+    if (!batch.bound && newSet === undefined) {
+      const waiting: WaitingBatch = {
+        size: batch.size,
+        listFirst: (limit) => listReplicas(view, batch.listFirst(limit)),
+        listNominated: () => listReplicas(view, batch.listNominated()),
+        listWithOtherReason: (reason, limit) =>
+          listReplicas(view, batch.listWithOtherReason(reason, limit)),
+      };
+      return decideWaiting(cluster, request, waiting, MAX_DECIDED);
     }
-    const replicas = listReplicas(view, batch.replicaIds, batch.replicaIds.size);
-    if (batch.bound) return { decision: decideBound(cluster, request, replicas), isComplete: true };
+    const replicas = listReplicas(view, batch.listFirst());
     const decision =
       newSet === undefined
-        ? decideAny(cluster, request, replicas, MAX_DECIDED)
+        ? decideBound(cluster, request, replicas)
         : decideSet(cluster, request, replicas, newSet);
     return { decision, isComplete: true };
   }
+}
+
+/** A decision about a batch. */
+interface BatchDecision {
+  readonly decision: PlacementDecision;
+  /** False when a further decision has to follow about the rest of the batch. */
+  readonly isComplete: boolean;
 }
 
 /** The records that a decision about a batch rests on. */
@@ -194,19 +239,8 @@ interface BatchSubject {
   readonly newSet: NewSet | undefined;
 }
 
-/** Returns the first replicas of a batch, in the order of their sequence numbers. */
-function listReplicas(
-  view: ClusterView,
-  ids: ReadonlySet<string>,
-  limit: number,
-): readonly Stored<ReplicaRecord>[] {
-  const replicas: Stored<ReplicaRecord>[] = [];
-  for (const id of ids) {
-    if (replicas.length >= limit) break;
-    const replica = view.replica(id);
-    if (replica !== undefined) replicas.push(replica);
-  }
-  return replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
+function listReplicas(view: ClusterView, ids: readonly string[]): readonly Stored<ReplicaRecord>[] {
+  return ids.flatMap((id) => view.replica(id) ?? []);
 }
 
 function affectsPlacement({ kind, before, after }: RecordChange): boolean {
