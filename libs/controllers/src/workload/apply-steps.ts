@@ -188,7 +188,11 @@ function selectRecordedVersion(
   );
 }
 
-function stopReplica(
+/**
+ * Orders a replica to stop, or deletes the record of a replica without a node.
+ * @param revision - Revision of the view, for the order.
+ */
+export function stopReplica(
   { transaction, deleting, workload, view }: WorkloadPass,
   replica: Stored<ReplicaRecord>,
   revision: bigint,

@@ -59,7 +59,7 @@ export function retireEndedReplicas(
 /**
  * Deletes the record of a replica. Its failures still count against the rollout that created it.
  */
-function deleteReplicaRecord(
+export function deleteReplicaRecord(
   { transaction, nextControl, view }: WorkloadPass,
   replica: Stored<ReplicaRecord>,
 ): void {

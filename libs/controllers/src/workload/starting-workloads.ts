@@ -1,6 +1,6 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { isLive } from '@cloudless/cluster-state';
+import { isLive, waitsForNode } from '@cloudless/cluster-state';
 import type { RolloutDecision, RolloutObserved } from '@cloudless/rollout';
 
 /** Passes over smaller workloads cost less than what this file saves. */
@@ -109,6 +109,15 @@ function hasOnlyToStart(observed: RolloutObserved): boolean {
         replica.forced !== true,
     )
   );
+}
+
+/**
+ * Returns true for a change of a replica after which the creations of a decision, which was made
+ * before, are still right: the replica waits for a node as before, or is on its way to readiness.
+ */
+export function keepsCreations(before: ReplicaRecord, after: ReplicaRecord | undefined): boolean {
+  if (after === undefined) return false;
+  return (waitsForNode(before) && waitsForNode(after)) || isProgress(before, after);
 }
 
 /**

@@ -25,61 +25,120 @@ export interface ReplicaSteps {
 const MAX_CAUSES = 14;
 
 /**
- * Adds the events of a decision: for each cause, one event for the created replicas and one for the
- * stopped replicas.
- * @param createdBefore - Replicas that earlier commits of the same decision have created.
+ * The events of one decision, which may take several commits: for each commit and each cause, one
+ * event for the created replicas and one for the stopped replicas. Reads the replicas of the
+ * workload once, for all commits.
  */
-export function addStepEvents(
+export class StepEvents {
+  private facts: CreateFacts | undefined;
+
+  constructor(
+    private readonly pass: WorkloadPass,
+    private readonly observed: RolloutObserved,
+  ) {}
+
+  /**
+   * Adds the events of one commit.
+   * @param pass - The pass that made the decision, or its continuation with another transaction.
+   * @param createdBefore - Replicas that earlier commits of the same decision have created.
+   */
+  add(pass: WorkloadPass, { created, stopped }: ReplicaSteps, createdBefore = 0): void {
+    if (created.length > 0) this.addCreated(pass, created, createdBefore);
+    if (stopped.length === 0) return;
+    const ids = new Set<string>(stopped.map(({ id }) => id));
+    const { replicas } = this.observed;
+    const available = replicas.filter(
+      (replica) => replica.available && replica.desired === 'running' && !ids.has(replica.id),
+    ).length;
+    addStopEvents(
+      pass,
+      { ...this.observed, replicas: replicas.filter(({ id }) => ids.has(id)) },
+      stopped,
+      available,
+    );
+  }
+
+  private addCreated(
+    pass: WorkloadPass,
+    created: readonly ReplicaRecord[],
+    createdBefore: number,
+  ): void {
+    const { view, workload } = pass;
+    const facts = (this.facts ??= findCreateFacts(this.pass, this.observed));
+    const change = findChangeEvent(view, workload.value);
+    const eviction = selectNewest(
+      ...facts.evictedFrom.map((nodeId) => findEvictionEvent(view, { nodeId })),
+    );
+    const findCause = ({ slot }: ReplicaRecord): Event | undefined =>
+      selectNewest(change, eviction, findEndEvent(view, facts.newestEnded.get(slot)));
+    const why = explainCreates(this.observed, facts, createdBefore);
+    for (const [cause, replicas] of groupByCause(created, findCause))
+      addEvent(pass, { reason: 'ReplicasCreated', verb: 'created', replicas, why, cause });
+  }
+}
+
+/** What the events about created replicas need of the other replicas of the workload. */
+interface CreateFacts {
+  /** Nodes that replicas have to leave. */
+  readonly evictedFrom: readonly string[];
+  /** The newest failed, lost or preempted replica of each slot. */
+  readonly newestEnded: ReadonlyMap<number, ReplicaRecord>;
+  /** Number of replicas that are not ordered to stop. */
+  readonly staying: number;
+  /** Number of these with the wanted version that may stay on their nodes. */
+  readonly ofVersion: number;
+}
+
+function findCreateFacts(pass: WorkloadPass, { replicas, version }: RolloutObserved): CreateFacts {
+  let [staying, ofVersion] = [0, 0];
+  const evicted = new Set<string>();
+  for (const replica of replicas) {
+    if (replica.draining) evicted.add(replica.id);
+    if (replica.desired !== 'running' || replica.lost) continue;
+    staying += 1;
+    if (replica.version === version && !replica.draining) ofVersion += 1;
+  }
+  const values = pass.replicas.map(({ value }) => value);
+  const evictedFrom = new Set<string>();
+  if (evicted.size > 0)
+    for (const { id, nodeId, desiredRunning, lost } of values)
+      if (desiredRunning && !lost && evicted.has(id)) evictedFrom.add(nodeId);
+  return {
+    evictedFrom: [...evictedFrom],
+    newestEnded: findNewestEnded(values),
+    staying,
+    ofVersion,
+  };
+}
+
+/**
+ * Adds the events about stopped replicas to the transaction of a pass, one for each cause.
+ * @param observed - Only the stopped replicas.
+ * @param stopped - Each replica as it was before the order to stop.
+ * @param available - Number of available replicas that are not ordered to stop.
+ */
+export function addStopEvents(
   pass: WorkloadPass,
-  observed: RolloutObserved,
-  steps: ReplicaSteps,
-  createdBefore = 0,
+  observed: Pick<RolloutObserved, 'want' | 'version' | 'minAvailable' | 'replicas'>,
+  stopped: readonly ReplicaRecord[],
+  available: number,
 ): void {
-  if (steps.created.length === 0 && steps.stopped.length === 0) return;
   const { view, workload } = pass;
-  const replicas = pass.replicas.map(({ value }) => value);
   const change = findChangeEvent(view, workload.value);
   const evicted = new Set<string>(
     observed.replicas.filter(({ draining }) => draining).map(({ id }) => id),
   );
-  const findEvictionOf = (replica: ReplicaRecord) =>
-    evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined;
-  const eviction =
-    evicted.size === 0 || steps.created.length === 0
-      ? undefined
-      : selectNewest(
-          ...new Set(
-            replicas.map((replica) =>
-              replica.desiredRunning && !replica.lost ? findEvictionOf(replica) : undefined,
-            ),
-          ),
-        );
-  const newestEnded =
-    steps.created.length === 0 ? new Map<number, ReplicaRecord>() : findNewestEnded(replicas);
-  const findCreateCause = ({ slot }: ReplicaRecord): Event | undefined =>
-    selectNewest(change, eviction, findEndEvent(view, newestEnded.get(slot)));
-  for (const [cause, created] of groupByCause(steps.created, findCreateCause)) {
-    addEvent(pass, {
-      reason: 'ReplicasCreated',
-      verb: 'created',
-      replicas: created,
-      why: explainCreates(observed, createdBefore),
-      cause,
-    });
-  }
-  const findStopCause = (replica: ReplicaRecord): Event | undefined =>
-    findEvictionOf(replica) ?? change;
-  if (steps.stopped.length === 0) return;
-  const why = explainStops(view, observed, steps.stopped);
-  for (const [cause, stopped] of groupByCause(steps.stopped, findStopCause)) {
+  const findCause = (replica: ReplicaRecord): Event | undefined =>
+    (evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined) ?? change;
+  const why = explainStops(view, observed, stopped, available);
+  for (const [cause, replicas] of groupByCause(stopped, findCause))
     addEvent(pass, {
       reason: 'ReplicasStopping',
       verb: 'ordered to stop',
-      replicas: stopped,
+      replicas,
       why,
       cause,
     });
-  }
 }
 
 /** An event about created or stopped replicas, for example `2 replicas created: <why>`. */
@@ -114,15 +173,10 @@ function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: St
 }
 
 function explainCreates(
-  { want, version, maxSurge, replicas }: RolloutObserved,
+  { want, version, maxSurge }: RolloutObserved,
+  { staying, ofVersion }: CreateFacts,
   createdBefore: number,
 ): string {
-  let [staying, ofVersion] = [0, 0];
-  for (const replica of replicas) {
-    if (replica.desired !== 'running' || replica.lost) continue;
-    staying += 1;
-    if (replica.version === version && !replica.draining) ofVersion += 1;
-  }
   const current = ofVersion + createdBefore;
   const surge = staying > ofVersion && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
   return `version ${version}: ${want} wanted, ${current} present${surge}`;
@@ -130,15 +184,11 @@ function explainCreates(
 
 function explainStops(
   view: WorkloadPass['view'],
-  observed: RolloutObserved,
+  observed: Parameters<typeof addStopEvents>[1],
   stopped: readonly ReplicaRecord[],
+  available: number,
 ): string {
-  const { want, version, minAvailable, replicas } = observed;
-  const stoppedIds = new Set<string>(stopped.map(({ id }) => id));
-  const stopping = replicas.filter(({ id }) => stoppedIds.has(id));
-  const available = replicas.filter(
-    (replica) => replica.available && replica.desired === 'running' && !stoppedIds.has(replica.id),
-  ).length;
+  const { want, version, minAvailable, replicas: stopping } = observed;
   const remaining = `${available} available ${available === 1 ? 'replica remains' : 'replicas remain'}`;
   if (stopping.some(({ forced }) => forced === true)) {
     return `the drain of the node is forced; ${remaining}, min_available ${minAvailable} is not enforced`;

@@ -18,9 +18,8 @@ import {
   type WorkResult,
 } from '@cloudless/base';
 import { type ClusterState, type RecordChange } from '@cloudless/cluster-state';
-import { decideNextSteps, type RolloutObserved } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
-import { commitOrReconcileAgain, commitPart } from '../common/commit.js';
+import { commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
@@ -30,13 +29,14 @@ import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-pr
 import { isGlobal } from '../rollout/global-targets.js';
 import { countStillWanted } from '../replica/finished.js';
 import { requireReadinessGuard, StepQueue } from './apply-steps.js';
-import { addStepEvents } from './step-events.js';
+import { StepEvents } from './step-events.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { PassPacing } from './pass-pacing.js';
-import { addWorkloadRemoval, deleteEndedReplicas } from './workload-removal.js';
+import { WorkloadDeletion } from './delete-workload.js';
+import { deleteEndedReplicas } from './workload-removal.js';
 import { listBySequence } from './list-by-sequence.js';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
-import { StartingWorkloads } from './starting-workloads.js';
+import { StartingWorkloads, keepsCreations } from './starting-workloads.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { WorkloadPass } from './workload-pass.js';
 
@@ -55,10 +55,12 @@ export interface WorkloadReconcilerDeps {
 }
 
 /**
- * Most commits for one decision, so that a decision about thousands of replicas is made anew, on
- * the state of that time, every few thousand of them.
+ * Commits after which a decision about thousands of replicas is made anew, on the state of that
+ * time: at once after a change that a decision depends on, else when the decision has created half
+ * as many replicas as there were. As a decision looks at every replica, the looks for each created
+ * replica then stay below three, however many there are.
  */
-const MAX_COMMITS_PER_DECISION = 64;
+const MIN_COMMITS_PER_DECISION = 64;
 
 /**
  * Reconciles workloads with their specs: creates and stops replicas as the rollout planner decides,
@@ -80,6 +82,9 @@ export class WorkloadReconciler {
   private readonly ownControls = new WeakSet<ControlRecord>();
   /** Workloads whose last pass has committed every step of its decision. */
   private readonly finished = new Set<string>();
+  /** Workloads with a change, since their last decision, that a decision depends on. */
+  private readonly changed = new Set<string>();
+  private readonly closing = new AbortController();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.pacing = new PassPacing(deps.clock);
@@ -107,6 +112,7 @@ export class WorkloadReconciler {
 
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
+    this.closing.abort();
     await this.queue.stop();
   }
 
@@ -120,15 +126,17 @@ export class WorkloadReconciler {
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
     this.starting.delete(uid);
+    this.changed.delete(uid);
     const view = state.view();
     const workload = view.workload(uid);
     const control = view.control(uid);
-    const replicas = listBySequence(view.replicasOf(uid));
     if (workload === undefined || control === undefined) {
       this.deps.gates?.forget(uid);
       this.observations.forget(uid);
-      return deleteEndedReplicas(state, replicas);
+      return deleteEndedReplicas(state, listBySequence(view.replicasOf(uid)));
     }
+    const deleting = workload.value.deletionRequestedAt !== undefined;
+    const replicas = deleting ? [] : listBySequence(view.replicasOf(uid));
     const pass: WorkloadPass = {
       view,
       decisionId: `rollout/${uid}@${view.revision}`,
@@ -139,8 +147,9 @@ export class WorkloadReconciler {
       versions: view.versions(uid),
       transaction: state.transaction(),
       nextControl: clone(ControlRecordSchema, control.value),
-      deleting: workload.value.deletionRequestedAt !== undefined,
+      deleting,
     };
+    if (deleting) return this.deleteWorkload(pass);
     retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
       readiness.lastReadyForMs(id),
     );
@@ -186,6 +195,7 @@ export class WorkloadReconciler {
     after: ReplicaRecord | undefined,
   ): void {
     const uid = (after ?? before)?.uid ?? '';
+    if (before !== undefined && !keepsCreations(before, after)) this.changed.add(uid);
     if (this.starting.applyChange(uid, before, after)) this.wake(uid);
   }
 
@@ -214,7 +224,10 @@ export class WorkloadReconciler {
   private wakeForNode(nodeId: string): void {
     const uids = new Set(this.globalWorkloads);
     for (const { value } of this.deps.state.view().replicasOn(nodeId)) uids.add(value.uid);
-    for (const uid of uids) this.wake(uid);
+    for (const uid of uids) {
+      this.changed.add(uid);
+      this.wake(uid);
+    }
   }
 
   private trackMode(uid: string, workload: WorkloadRecord | undefined): void {
@@ -222,17 +235,33 @@ export class WorkloadReconciler {
     else this.globalWorkloads.delete(uid);
   }
 
+  /** Stops and deletes everything of a workload whose deletion a user has requested. */
+  private async deleteWorkload(pass: WorkloadPass): Promise<WorkResult> {
+    this.observations.forget(pass.workload.value.uid);
+    const deletion = new WorkloadDeletion(
+      { ...this.deps, commit: (part) => this.commitPass(part), signal: this.closing.signal },
+      pass,
+    );
+    try {
+      return await deletion.run();
+    } finally {
+      if (deletion.writes > 0) this.logAdvance(pass, deletion.writes);
+    }
+  }
+
   private async advance(pass: WorkloadPass): Promise<WorkResult> {
-    const { workload, deleting, nextControl, transaction } = pass;
+    const { workload, nextControl, transaction } = pass;
     const { state, nodes, readiness, cluster, clock } = this.deps;
     const view = state.view();
     // A change of the spec resets the back-off of every slot.
     if (nextControl.observedGeneration !== workload.value.generation) nextControl.backoff = {};
-    if (deleting) nextControl.observedGeneration = workload.value.generation;
     const replicas = pass.replicas.map(({ value }) => value);
-    const wantedReplicas = deleting
-      ? 0
-      : countStillWanted(view, workload.value, replicas, workload.value.spec?.replicas ?? 1);
+    const wantedReplicas = countStillWanted(
+      view,
+      workload.value,
+      replicas,
+      workload.value.spec?.replicas ?? 1,
+    );
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
     const input = toRolloutInput(
       { view, nodes, readiness, cluster, clock, observations: this.observations },
@@ -240,18 +269,9 @@ export class WorkloadReconciler {
       replicas,
       wantedReplicas,
     );
-    const gate = deleting
-      ? undefined
-      : this.deps.gates?.evaluate(workload.value, nextControl, replicas);
-    const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs, gate);
-    const { observed, decision } = advance ?? {
-      observed: input.observed,
-      decision: decideNextSteps(input.observed),
-    };
-    if (deleting && decision.kind === 'converged') {
-      addWorkloadRemoval(pass, view, clock.wallTime());
-      return commitOrReconcileAgain(state, transaction);
-    }
+    const gate = this.deps.gates?.evaluate(workload.value, nextControl, replicas);
+    const advance = advancePass(pass, input.observed, now.wallTimeMs, gate);
+    const { observed, decision } = advance;
     if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const stepQueue = new StepQueue(
@@ -261,17 +281,17 @@ export class WorkloadReconciler {
       now,
     );
     const { created, stopped, retryDelayMs } = stepQueue.apply(pass);
-    addStepEvents(pass, observed, { created, stopped });
+    const events = new StepEvents(pass, observed);
+    events.add(pass, { created, stopped });
     requireReadinessGuard(pass, observed, steps);
     pruneVersions(pass, pass.versions);
-    const wakeInMs =
-      advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
+    const wakeInMs = advance.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
     const nextPassMs = Math.min(
       ...[input.recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
     );
     this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
     if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
-      return this.commitSteps(pass, stepQueue, observed, created.length);
+      return this.commitSteps(pass, stepQueue, events, created.length);
     const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
     return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
   }
@@ -284,7 +304,7 @@ export class WorkloadReconciler {
   private async commitSteps(
     pass: WorkloadPass,
     stepQueue: StepQueue,
-    observed: RolloutObserved,
+    events: StepEvents,
     firstCreated: number,
   ): Promise<WorkResult> {
     const { state } = this.deps;
@@ -295,7 +315,9 @@ export class WorkloadReconciler {
       const result = await this.commitPass(current);
       const isCommitted = result.kind === 'committed';
       if (isCommitted) writes += current.transaction.size;
-      const isLast = commits >= MAX_COMMITS_PER_DECISION || firstCreated === 0;
+      const isLast =
+        firstCreated === 0 ||
+        (commits >= MIN_COMMITS_PER_DECISION && this.needsDecision(pass, createdBefore));
       const isEnd = !isCommitted || isLast || !stepQueue.continuesWithCreation;
       if (isEnd && writes > 0) this.logAdvance(pass, writes);
       if (!isCommitted) return result;
@@ -315,9 +337,18 @@ export class WorkloadReconciler {
         this.logAdvance(pass, writes);
         return { kind: 'again' };
       }
-      addStepEvents(current, observed, steps, createdBefore);
+      events.add(current, steps, createdBefore);
       createdBefore += steps.created.length;
     }
+  }
+
+  /** @param created - Replicas that the decision of a pass has created. */
+  private needsDecision({ workload, replicas }: WorkloadPass, created: number): boolean {
+    return (
+      this.changed.has(workload.value.uid) ||
+      this.closing.signal.aborted ||
+      created >= replicas.length / 2
+    );
   }
 
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
