@@ -148,7 +148,9 @@ export class DryRunCluster {
   /** Removes a workload with all of its replicas, and releases their resources. */
   deleteWorkload(workload: WorkloadRecord): void {
     const { uid } = workload;
-    for (const { id } of this.replicasOf(uid)) this.release(id);
+    // Only replicas with a node, or a nomination, hold resources.
+    for (const { id, nodeId, nominatedNodeId } of this.replicasOf(uid))
+      if (nodeId !== '' || nominatedNodeId !== '') this.release(id);
     this.replicas.set(uid, []);
     this.workloads.set(uid, workload);
   }

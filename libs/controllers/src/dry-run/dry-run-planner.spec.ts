@@ -383,6 +383,21 @@ describe('DryRunPlanner.planDeletion', () => {
   });
 });
 
+describe('DryRunPlanner.planDeletion of many replicas', () => {
+  it('contains the first 1,000 steps, and counts all replicas', async () => {
+    await openWith(['node-1']);
+    await bed.createWorkload({ replicas: 1_200 });
+    await bed.addReplicas(1_200, (index) =>
+      index < 2 ? {} : { nodeId: '', phase: Phase.PENDING, ready: false, containerId: '' },
+    );
+    const result = dryRun.createPlanner().planDeletion(bed.workload());
+    expect(result).toMatchObject({ totalSteps: 1_200, readyBefore: 2, highestLive: 1_200 });
+    expect(result.steps).toHaveLength(1_000);
+    expect(result.steps.at(-1)).toMatchObject({ ready: 0, live: 1_200 });
+    expect(result.warningDetails).toMatchObject([{ replicas: 2 }]);
+  });
+});
+
 describe('DryRunPlanner.planRollout', () => {
   it('predicts the remaining steps of a resumed rollout, and none of a paused one', async () => {
     await openWith(['node-1', 'node-2']);

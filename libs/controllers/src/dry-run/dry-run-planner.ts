@@ -6,7 +6,12 @@ import {
   type PlanWarning,
   type WorkloadPlan,
 } from '@cloudless/api';
-import type { ControlRecord, NodeRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import {
   isLive,
@@ -35,6 +40,12 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
   readonly nodes: NodeDirectory;
   readonly clock: Clock;
 }
+
+/**
+ * Most steps of the plan of a deletion, which are all alike: more than any answer shows. A workload
+ * may have a million replicas.
+ */
+const MAX_DELETION_STEPS = 1_000;
 
 /**
  * Predicts changes one after the other, each on the predicted state after the changes before.
@@ -96,21 +107,19 @@ export class DryRunPlanner {
   planDeletion(workload: WorkloadRecord): WorkloadPlan {
     const { uid } = workload;
     this.predictedIds.add(uid);
-    const replicas = this.cluster
-      .replicasOf(uid)
-      .filter((replica) => isLive(replica) && !replica.lost);
-    const running = replicas.filter(
-      ({ nodeId, desiredRunning }) => nodeId !== '' && desiredRunning,
-    ).length;
-    const readyBefore = replicas.filter(({ ready, desiredRunning }) => ready && desiredRunning);
-    let ready = readyBefore.length;
-    const steps = replicas.map((replica) => {
+    const counts = { live: 0, ready: 0, running: 0 };
+    const first: ReplicaRecord[] = [];
+    for (const replica of this.cluster.replicasOf(uid)) {
+      if (!isLive(replica) || replica.lost) continue;
+      counts.live += 1;
+      if (replica.ready && replica.desiredRunning) counts.ready += 1;
+      if (replica.nodeId !== '' && replica.desiredRunning) counts.running += 1;
+      if (first.length < MAX_DELETION_STEPS) first.push(replica);
+    }
+    let { ready } = counts;
+    const steps = first.map((replica) => {
       if (replica.ready && replica.desiredRunning) ready -= 1;
-      return {
-        description: `stop 1 of version ${replica.version}`,
-        ready,
-        live: replicas.length,
-      };
+      return { description: `stop 1 of version ${replica.version}`, ready, live: counts.live };
     });
     this.cluster.deleteWorkload(workload);
     return create(WorkloadPlanSchema, {
@@ -119,11 +128,11 @@ export class DryRunPlanner {
       action: Action.DELETE,
       generation: workload.generation,
       steps,
-      totalSteps: steps.length,
-      readyBefore: readyBefore.length,
-      highestLive: replicas.length,
+      totalSteps: counts.live,
+      readyBefore: counts.ready,
+      highestLive: counts.live,
       outcome: { kind: OutcomeKind.DELETED, message: 'the workload is gone' },
-      ...toWarningFields(warnDeletion(running)),
+      ...toWarningFields(warnDeletion(counts.running)),
     });
   }
 

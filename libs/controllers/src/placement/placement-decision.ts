@@ -93,24 +93,28 @@ export function decideWaiting(
   limit: number,
 ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
   const count = Math.min(waiting.size, limit);
-  let replicas = waiting.listFirst(limit);
+  const nominated = waiting.listNominated();
+  // Most batches have no nomination: then only the replicas that are placed have to be read.
+  const hasNominations = nominated.length > 0;
+  let replicas = hasNominations ? waiting.listFirst(limit) : [];
   const place = (): readonly Placement[] =>
     withoutNominations(cluster, request, recordsOf(replicas), () => cluster.place(request, count));
   let placements = place();
-  if (placements.some(({ placed }) => !placed)) {
+  let refused = placements.find((placement) => !placement.placed);
+  if (hasNominations && refused !== undefined) {
     // What later replicas hold by their nominations may serve the first replicas too.
-    const nominated = waiting.listNominated();
-    if (nominated.length > 0) {
-      const first = waiting.listFirst(limit + nominated.length);
-      replicas = [...new Set([...first, ...nominated])].sort(compareSequence);
-      placements = place();
-    }
+    const first = waiting.listFirst(limit + nominated.length);
+    replicas = [...new Set([...first, ...nominated])].sort(compareSequence);
+    placements = place();
+    refused = placements.find((placement) => !placement.placed);
   }
-  const refused = placements.find((placement) => !placement.placed);
   const placed = placements.filter((placement) => placement.placed);
+  const outcomes = hasNominations
+    ? replicas.map((_, index) => placements[index] ?? refused).filter((item) => item !== undefined)
+    : placed;
   const matched = matchNominations(
-    replicas,
-    refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused),
+    hasNominations ? replicas : waiting.listFirst(placed.length),
+    outcomes,
   );
   const decided = pairWithPlacements(matched.slice(0, placed.length), placed, (why) => why);
   if (refused === undefined)

@@ -79,6 +79,7 @@ export class WorkloadDeletion {
     this.available = await this.countAvailable();
     while (!signal.aborted) {
       const pass = this.createPass();
+      const availableBefore = this.available;
       const replicas = await this.takeReplicas(pass);
       if (pass.transaction.size === 0 && !this.hasControlChanged(pass)) {
         if (this.hasLeaving) return { kind: 'done' };
@@ -92,7 +93,7 @@ export class WorkloadDeletion {
         this.control = { value: pass.nextControl, revision: result.revision };
       } else if (result.kind === 'again' && this.isCurrent(pass)) {
         this.retried = replicas.map(({ value }) => value.id);
-        this.available = await this.countAvailable();
+        this.available = availableBefore;
       } else return result;
     }
     return { kind: 'done' };
