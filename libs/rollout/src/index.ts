@@ -1,6 +1,7 @@
 export { decideNextSteps } from './steps/next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './steps/next-steps.js';
 export { formatReplicaCount } from './steps/waiting.js';
+export { mayLeaveOutWaiting } from './steps/observed.js';
 export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './steps/observed.js';
 export {
   findImpossibleLimits,

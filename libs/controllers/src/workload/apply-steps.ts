@@ -53,6 +53,7 @@ export class StepQueue {
     this.slots = new FreeSlots(
       creates ? pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)) : [],
       new Set(this.slotOfNode.values()),
+      pass.waiting,
     );
   }
 
@@ -234,10 +235,11 @@ function findSlotsOfNodes(
   { replicas }: WorkloadPass,
   steps: readonly RolloutStep[],
 ): ReadonlyMap<string, number> {
-  const nodeIds = new Set(
-    steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)),
-  );
+  const nodeIds = new Set<string>();
+  for (const step of steps)
+    if (step.kind === 'createReplica' && step.nodeId !== undefined) nodeIds.add(step.nodeId);
   const slots = new Map<string, number>();
+  if (nodeIds.size === 0) return slots;
   for (const { value } of replicas)
     if (nodeIds.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
   return slots;
@@ -248,10 +250,14 @@ class FreeSlots {
   private readonly occupied: Set<number>;
   private lowest = 0;
 
-  /** @param reserved - Slots that {@link allocate} returns only as `preferred`. */
+  /**
+   * @param reserved - Slots that {@link allocate} returns only as `preferred`.
+   * @param waiting - Further replicas that occupy slots.
+   */
   constructor(
     replicas: readonly ReplicaRecord[],
     private readonly reserved: ReadonlySet<number>,
+    private readonly waiting: WorkloadPass['waiting'],
   ) {
     this.occupied = new Set(replicas.map(({ slot }) => slot));
   }
@@ -262,8 +268,14 @@ class FreeSlots {
       this.occupied.add(preferred);
       return preferred;
     }
-    while (this.occupied.has(this.lowest) || this.reserved.has(this.lowest)) this.lowest += 1;
+    while (!this.isFree(this.lowest)) this.lowest += 1;
     this.occupied.add(this.lowest);
     return this.lowest;
+  }
+
+  private isFree(slot: number): boolean {
+    return (
+      !this.occupied.has(slot) && !this.reserved.has(slot) && this.waiting?.hasSlot(slot) !== true
+    );
   }
 }

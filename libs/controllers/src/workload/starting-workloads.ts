@@ -43,7 +43,7 @@ export class StartingWorkloads {
   ): void {
     this.starts.delete(uid);
     if (decision.kind !== 'waiting' || !hasOnlyToStart(observed)) return;
-    let missing = 0;
+    let missing = observed.waiting ?? 0;
     for (const replica of replicas) if (isLive(replica) && !replica.ready) missing += 1;
     if (missing === 0) return;
     const now = this.clock.now();
@@ -92,10 +92,10 @@ export class StartingWorkloads {
 
 /** Returns true when no step is possible, whichever replicas become ready, until all are. */
 function hasOnlyToStart(observed: RolloutObserved): boolean {
-  const { want, version, replicas, paused, strategy, globalTargets } = observed;
+  const { want, version, replicas, waiting = 0, paused, strategy, globalTargets } = observed;
   return (
     want >= MIN_REPLICAS &&
-    replicas.length === want &&
+    replicas.length + waiting === want &&
     paused !== true &&
     globalTargets === undefined &&
     (strategy === undefined ||

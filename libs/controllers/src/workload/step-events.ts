@@ -89,8 +89,11 @@ interface CreateFacts {
   readonly ofVersion: number;
 }
 
-function findCreateFacts(pass: WorkloadPass, { replicas, version }: RolloutObserved): CreateFacts {
-  let [staying, ofVersion] = [0, 0];
+function findCreateFacts(
+  pass: WorkloadPass,
+  { replicas, version, waiting = 0 }: RolloutObserved,
+): CreateFacts {
+  let [staying, ofVersion] = [waiting, waiting];
   const evicted = new Set<string>();
   for (const replica of replicas) {
     if (replica.draining) evicted.add(replica.id);

@@ -1,5 +1,6 @@
 import type { EvidenceRecord } from '@cloudless/api/store';
 import type { Stored } from '@cloudless/cluster-state';
+import type { CountedWaiting } from './many-waiting.js';
 import type { RolloutPass } from '../rollout/rollout-pass.js';
 
 /** The input of one pass over a workload, and the transaction that the pass fills. */
@@ -10,6 +11,8 @@ export interface WorkloadPass extends RolloutPass {
   readonly readinessGuard: Stored<EvidenceRecord> | 'absent';
   /** True when a user has requested the deletion of the workload. */
   readonly deleting: boolean;
+  /** Waiting replicas that `replicas` leaves out. Default: none. */
+  readonly waiting?: CountedWaiting;
 }
 
 /**

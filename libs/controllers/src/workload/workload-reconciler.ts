@@ -7,6 +7,7 @@ import {
 } from '@cloudless/api/store';
 import {
   WorkQueue,
+  definedFields,
   logFailure,
   type Clock,
   noMeter,
@@ -17,7 +18,8 @@ import {
   type Tracer,
   type WorkResult,
 } from '@cloudless/base';
-import { type ClusterState, type RecordChange } from '@cloudless/cluster-state';
+import { type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
+import { mayLeaveOutWaiting } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
@@ -36,6 +38,7 @@ import { WorkloadDeletion } from './delete-workload.js';
 import { deleteEndedReplicas } from './workload-removal.js';
 import { listBySequence } from './list-by-sequence.js';
 import { retireEndedReplicas } from './retire-ended-replicas.js';
+import { ManyWaiting, type CountedWaiting } from './many-waiting.js';
 import { StartingWorkloads, keepsCreations } from './starting-workloads.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { WorkloadPass } from './workload-pass.js';
@@ -52,6 +55,8 @@ export interface WorkloadReconcilerDeps {
   readonly log: Log;
   readonly meter?: Meter;
   readonly tracer?: Tracer;
+  /** Waiting replicas of a workload from which on passes only count them. Default 10 000. */
+  readonly minCountedWaiting?: number;
 }
 
 /**
@@ -84,11 +89,13 @@ export class WorkloadReconciler {
   private readonly finished = new Set<string>();
   /** Workloads with a change, since their last decision, that a decision depends on. */
   private readonly changed = new Set<string>();
+  private readonly manyWaiting: ManyWaiting;
   private readonly closing = new AbortController();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.pacing = new PassPacing(deps.clock);
     this.starting = new StartingWorkloads(deps.clock);
+    this.manyWaiting = new ManyWaiting(deps.minCountedWaiting);
     this.observations = new ObservationCache(deps.nodes.liveness);
     this.queue = new WorkQueue<string>({
       clock: deps.clock,
@@ -122,6 +129,14 @@ export class WorkloadReconciler {
    *   of the next decision that depends on time alone, else `done`.
    */
   async reconcile(uid: string): Promise<WorkResult> {
+    return this.reconcileWith(uid, this.manyWaiting.get(uid));
+  }
+
+  /** @param counted - Waiting replicas to count only, if the decision allows that. */
+  private async reconcileWith(
+    uid: string,
+    counted: CountedWaiting | undefined,
+  ): Promise<WorkResult> {
     const { state, clock, readiness } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
@@ -133,10 +148,15 @@ export class WorkloadReconciler {
     if (workload === undefined || control === undefined) {
       this.deps.gates?.forget(uid);
       this.observations.forget(uid);
+      this.manyWaiting.forget(uid);
       return deleteEndedReplicas(state, listBySequence(view.replicasOf(uid)));
     }
     const deleting = workload.value.deletionRequestedAt !== undefined;
-    const replicas = deleting ? [] : listBySequence(view.replicasOf(uid));
+    const waiting =
+      counted !== undefined && mayCountWaiting(workload.value, control.value, counted)
+        ? counted
+        : undefined;
+    const replicas = deleting ? [] : this.listReplicas(uid, waiting);
     const pass: WorkloadPass = {
       view,
       decisionId: `rollout/${uid}@${view.revision}`,
@@ -148,6 +168,7 @@ export class WorkloadReconciler {
       transaction: state.transaction(),
       nextControl: clone(ControlRecordSchema, control.value),
       deleting,
+      ...definedFields({ waiting }),
     };
     if (deleting) return this.deleteWorkload(pass);
     retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
@@ -156,6 +177,19 @@ export class WorkloadReconciler {
     syncDisconnectPolicy(pass, view.revision);
     if (pass.transaction.size > 0) return this.commit(pass);
     return this.advance(pass);
+  }
+
+  /** @param waiting - Waiting replicas to leave out. */
+  private listReplicas(
+    uid: string,
+    waiting: CountedWaiting | undefined,
+  ): readonly Stored<ReplicaRecord>[] {
+    const view = this.deps.state.view();
+    if (waiting !== undefined)
+      return listBySequence([...waiting.otherIds].flatMap((id) => view.replica(id) ?? []));
+    const replicas = listBySequence(view.replicasOf(uid));
+    this.manyWaiting.begin(uid, replicas);
+    return replicas;
   }
 
   /** Runs one pass over a workload, or none while its passes pause or are put off. */
@@ -196,6 +230,7 @@ export class WorkloadReconciler {
   ): void {
     const uid = (after ?? before)?.uid ?? '';
     if (before !== undefined && !keepsCreations(before, after)) this.changed.add(uid);
+    this.manyWaiting.applyChange(uid, before, after);
     if (this.starting.applyChange(uid, before, after)) this.wake(uid);
   }
 
@@ -270,8 +305,12 @@ export class WorkloadReconciler {
       wantedReplicas,
     );
     const gate = this.deps.gates?.evaluate(workload.value, nextControl, replicas);
-    const advance = advancePass(pass, input.observed, now.wallTimeMs, gate);
+    const waiting = pass.waiting?.count;
+    const counted = waiting === undefined ? input.observed : { ...input.observed, waiting };
+    const advance = advancePass(pass, counted, now.wallTimeMs, gate);
     const { observed, decision } = advance;
+    if (waiting !== undefined && !mayLeaveOutWaiting(observed, waiting))
+      return this.reconcileWith(workload.value.uid, undefined);
     if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const stepQueue = new StepQueue(
@@ -343,11 +382,12 @@ export class WorkloadReconciler {
   }
 
   /** @param created - Replicas that the decision of a pass has created. */
-  private needsDecision({ workload, replicas }: WorkloadPass, created: number): boolean {
+  private needsDecision({ workload, replicas, waiting }: WorkloadPass, created: number): boolean {
     return (
       this.changed.has(workload.value.uid) ||
       this.closing.signal.aborted ||
-      created >= replicas.length / 2
+      // The counts go on during the commits.
+      created >= (replicas.length + (waiting?.count ?? 0)) / 2
     );
   }
 
@@ -392,4 +432,22 @@ export class WorkloadReconciler {
       ...requestField,
     });
   }
+}
+
+/**
+ * Returns true when a pass over a workload needs its waiting replicas as a count only, as far as the
+ * records of the workload show: passes have applied its spec, and all of them have its version.
+ */
+function mayCountWaiting(
+  { spec, version, generation }: WorkloadRecord,
+  { observedGeneration, eviction }: ControlRecord,
+  counted: CountedWaiting,
+): boolean {
+  return (
+    counted.version === version &&
+    observedGeneration === generation &&
+    eviction === undefined &&
+    !isGlobal(spec) &&
+    (spec?.rollout?.steps.length ?? 0) === 0
+  );
 }

@@ -76,6 +76,12 @@ export interface RolloutObserved extends RolloutLimits {
    */
   readonly paused?: boolean;
   readonly replicas: readonly RolloutReplica[];
+  /**
+   * Number of further replicas, which `replicas` leaves out: each runs `version`, waits for a node,
+   * and so is not available. Only while {@link mayLeaveOutWaiting} is true: no decision chooses among
+   * such replicas then, and a workload may have a million of them. Default 0.
+   */
+  readonly waiting?: number;
   /** Default: a rolling update of all replicas. */
   readonly strategy?: RolloutStrategy;
   /**
@@ -93,4 +99,26 @@ export interface RolloutObserved extends RolloutLimits {
    * ignores these nodes; the rollout is not complete while there is a pinned node. Default none.
    */
   readonly pinnedNodes?: readonly string[];
+}
+
+/**
+ * Returns true when the decision about a workload is the same with `waiting` replicas left out of
+ * {@link RolloutObserved.replicas} and only counted: a rolling update of all replicas, none of which
+ * has to stop or to leave its node.
+ * @param observed - With all other replicas.
+ */
+export function mayLeaveOutWaiting(observed: RolloutObserved, waiting: number): boolean {
+  const { strategy, replicas, want, version, paused, globalTargets, baseVersion } = observed;
+  if (strategy !== undefined && (strategy.kind !== 'rollingUpdate' || 'updated' in strategy))
+    return false;
+  if (paused === true || globalTargets !== undefined || (baseVersion ?? version) !== version)
+    return false;
+  let staying = 0;
+  for (const replica of replicas) {
+    if (replica.forced === true || replica.draining) return false;
+    if (replica.lost || replica.desired === 'stopped') continue;
+    if (replica.version !== version) return false;
+    staying += 1;
+  }
+  return staying + waiting <= want;
 }

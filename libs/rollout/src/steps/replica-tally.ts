@@ -71,16 +71,18 @@ export interface ReplicaTally {
  * Counts and groups replicas in one pass; only replicas that may stop are sorted.
  * @param allowsExtra - Returns true for a replica that allows one more live replica. Default: every
  *   draining replica does.
+ * @param waiting - Number of further replicas that wait for a node. Default: none.
  */
 export function tallyReplicas(
   replicas: readonly RolloutReplica[],
   choose: ChooseReplicas,
   allowsExtra: ReplicaTest = isDraining,
+  waiting = 0,
 ): ReplicaTally {
   const counts = {
-    live: 0,
+    live: waiting,
     available: 0,
-    unready: 0,
+    unready: waiting,
     notYetAvailable: 0,
     onSilentNodes: 0,
     leaving: 0,
@@ -218,8 +220,14 @@ export const toCreateStep = ({ version, nodeId }: MissingReplica): RolloutStep =
 
 /** Returns the steps of a decision: creations, then stops. */
 export function toSteps({ creates, stops }: RolloutActions): readonly RolloutStep[] {
+  // Equal replicas share their step: a decision may create a million of them.
+  const created = new Map<MissingReplica, RolloutStep>();
   return [
-    ...creates.map(toCreateStep),
+    ...creates.map((missing) => {
+      const step = created.get(missing) ?? toCreateStep(missing);
+      if (created.size === 0) created.set(missing, step);
+      return step;
+    }),
     ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const),
   ];
 }

@@ -1,0 +1,130 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { waitsForNode, type Stored } from '@cloudless/cluster-state';
+
+/**
+ * Waiting replicas of a workload from which on they are counted. Below, a look at each of them takes
+ * a few milliseconds at most.
+ */
+export const MIN_COUNTED = 10_000;
+
+/** The waiting replicas of a workload as counts, and the ids of its other replicas. */
+export interface CountedWaiting {
+  readonly count: number;
+  /** The version of all of them; undefined when they have several. */
+  readonly version: number | undefined;
+  /** The ids of all other replicas, in any order. */
+  readonly otherIds: ReadonlySet<string>;
+  /** Returns true when a waiting replica has the slot. */
+  hasSlot(slot: number): boolean;
+}
+
+/**
+ * Counts of the waiting replicas of workloads that have very many of them, kept up to date with each
+ * change, so that a pass over such a workload looks at its other replicas only: those are limited by
+ * the size of the cluster.
+ */
+export class ManyWaiting {
+  private readonly byWorkload = new Map<string, Counted>();
+
+  /** @param minCounted - Workloads with fewer waiting replicas are not counted. */
+  constructor(private readonly minCounted = MIN_COUNTED) {}
+
+  /** Returns the counts of a workload; undefined when its replicas are not counted. */
+  get(uid: string): CountedWaiting | undefined {
+    return this.byWorkload.get(uid);
+  }
+
+  /**
+   * Begins to count when very many replicas of a workload wait.
+   * @param replicas - All replicas of the workload.
+   */
+  begin(uid: string, replicas: readonly Stored<ReplicaRecord>[]): void {
+    if (this.byWorkload.has(uid) || replicas.length < this.minCounted) return;
+    let waiting = 0;
+    for (const { value } of replicas) if (isCounted(value)) waiting += 1;
+    if (waiting < this.minCounted) return;
+    const counted = new Counted();
+    for (const { value: replica } of replicas) {
+      const { count } = counted;
+      counted.add(replica);
+      // Two waiting replicas never have one slot; the counts would not be reliable if they had.
+      if (isCounted(replica) && counted.count === count) return;
+    }
+    this.byWorkload.set(uid, counted);
+  }
+
+  /**
+   * Takes a change of a replica into account, also one that the replicas passed to {@link begin} show
+   * already. Ends the count when only half as many replicas wait as are needed to begin.
+   */
+  applyChange(
+    uid: string,
+    before: ReplicaRecord | undefined,
+    after: ReplicaRecord | undefined,
+  ): void {
+    const counted = this.byWorkload.get(uid);
+    if (counted === undefined) return;
+    if (before !== undefined) counted.remove(before);
+    if (after !== undefined) counted.add(after);
+    if (2 * counted.count < this.minCounted) this.byWorkload.delete(uid);
+  }
+
+  forget(uid: string): void {
+    this.byWorkload.delete(uid);
+  }
+}
+
+class Counted implements CountedWaiting {
+  count = 0;
+  readonly otherIds = new Set<string>();
+  private readonly byVersion = new Map<number, number>();
+  /** 1 for the slot of a waiting replica. */
+  private slots = new Uint8Array(1_024);
+
+  get version(): number | undefined {
+    const [version] = this.byVersion.keys();
+    return this.byVersion.size === 1 ? version : undefined;
+  }
+
+  hasSlot(slot: number): boolean {
+    return this.slots[slot] === 1;
+  }
+
+  add(replica: ReplicaRecord): void {
+    if (!isCounted(replica)) {
+      this.otherIds.add(replica.id);
+      return;
+    }
+    const { slot, version } = replica;
+    if (this.hasSlot(slot)) return;
+    if (slot >= this.slots.length) this.grow(slot);
+    this.slots[slot] = 1;
+    this.count += 1;
+    this.byVersion.set(version, (this.byVersion.get(version) ?? 0) + 1);
+  }
+
+  remove(replica: ReplicaRecord): void {
+    if (!isCounted(replica)) {
+      this.otherIds.delete(replica.id);
+      return;
+    }
+    const { slot, version } = replica;
+    if (!this.hasSlot(slot)) return;
+    this.slots[slot] = 0;
+    this.count -= 1;
+    const ofVersion = (this.byVersion.get(version) ?? 0) - 1;
+    if (ofVersion > 0) this.byVersion.set(version, ofVersion);
+    else this.byVersion.delete(version);
+  }
+
+  private grow(slot: number): void {
+    const slots = new Uint8Array(2 * (slot + 1));
+    slots.set(this.slots);
+    this.slots = slots;
+  }
+}
+
+/** Returns true for a waiting replica that may run on any node. */
+function isCounted(replica: ReplicaRecord): boolean {
+  return waitsForNode(replica) && replica.onlyNodeId === '' && !replica.lost;
+}
