@@ -10,7 +10,7 @@ const aReplica = (
   fields: Partial<Pick<ReplicaRecord, 'version' | 'nodeId' | 'phase' | 'onlyNodeId'>> = {},
 ): ReplicaRecord =>
   create(ReplicaRecordSchema, {
-    ...{ id: `w-${slot}`, uid: 'w', slot, sequence: BigInt(slot), version: 1 },
+    ...{ id: `w-${slot}`, uid: 'w', slot, sequence: BigInt(slot + 1), version: 1 },
     ...{ desiredRunning: true, phase: Phase.PENDING },
     ...fields,
   });
@@ -86,8 +86,17 @@ describe('ManyWaiting', () => {
 
   it('does not count waiting replicas that share a slot', () => {
     const many = new ManyWaiting(2);
-    const shared = copyReplica(aReplica(1), { id: 'w-9' });
+    const shared = copyReplica(aReplica(1), { id: 'w-9', sequence: 9n });
     many.begin('w', stored([aReplica(0), aReplica(1), shared]));
+    expect(many.get('w')).toBeUndefined();
+  });
+
+  it('ends the count when two waiting replicas share a slot', () => {
+    const many = new ManyWaiting(2);
+    many.begin('w', stored([aReplica(0), aReplica(1)]));
+    expect(many.get('w')?.count).toBe(2);
+    const shared = copyReplica(aReplica(1), { id: 'w-9', sequence: 9n });
+    many.applyChange('w', undefined, shared);
     expect(many.get('w')).toBeUndefined();
   });
 

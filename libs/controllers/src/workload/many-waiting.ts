@@ -44,18 +44,15 @@ export class ManyWaiting {
     for (const { value } of replicas) if (isCounted(value)) waiting += 1;
     if (waiting < this.minCounted) return;
     const counted = new Counted();
-    for (const { value: replica } of replicas) {
-      const { count } = counted;
-      counted.add(replica);
-      // Two waiting replicas never have one slot; the counts would not be reliable if they had.
-      if (isCounted(replica) && counted.count === count) return;
-    }
+    for (const { value } of replicas) counted.add(value);
+    if (counted.hasSharedSlot) return;
     this.byWorkload.set(uid, counted);
   }
 
   /**
    * Takes a change of a replica into account, also one that the replicas passed to {@link begin} show
-   * already. Ends the count when only half as many replicas wait as are needed to begin.
+   * already. Ends the count when only half as many replicas wait as are needed to begin, and when two
+   * of them have one slot.
    */
   applyChange(
     uid: string,
@@ -66,7 +63,7 @@ export class ManyWaiting {
     if (counted === undefined) return;
     if (before !== undefined) counted.remove(before);
     if (after !== undefined) counted.add(after);
-    if (2 * counted.count < this.minCounted) this.byWorkload.delete(uid);
+    if (counted.hasSharedSlot || 2 * counted.count < this.minCounted) this.byWorkload.delete(uid);
   }
 
   forget(uid: string): void {
@@ -78,8 +75,13 @@ class Counted implements CountedWaiting {
   count = 0;
   readonly otherIds = new Set<string>();
   private readonly byVersion = new Map<number, number>();
-  /** 1 for the slot of a waiting replica. */
-  private slots = new Uint8Array(1_024);
+  /** Mark of the waiting replica of each slot; 0 without one. */
+  private slots = new Float64Array(1_024);
+  /**
+   * True when two waiting replicas had one slot, which never happens. The count would lack one of
+   * them, and passes would create further replicas for it.
+   */
+  hasSharedSlot = false;
 
   get version(): number | undefined {
     const [version] = this.byVersion.keys();
@@ -87,7 +89,7 @@ class Counted implements CountedWaiting {
   }
 
   hasSlot(slot: number): boolean {
-    return this.slots[slot] === 1;
+    return (this.slots[slot] ?? 0) > 0;
   }
 
   add(replica: ReplicaRecord): void {
@@ -96,9 +98,15 @@ class Counted implements CountedWaiting {
       return;
     }
     const { slot, version } = replica;
-    if (this.hasSlot(slot)) return;
+    const mark = toMark(replica);
+    const known = this.slots[slot] ?? 0;
+    if (known > 0) {
+      // Another number is that of another replica, the same number that of an earlier addition.
+      if (known !== mark) this.hasSharedSlot = true;
+      return;
+    }
     if (slot >= this.slots.length) this.grow(slot);
-    this.slots[slot] = 1;
+    this.slots[slot] = mark;
     this.count += 1;
     this.byVersion.set(version, (this.byVersion.get(version) ?? 0) + 1);
   }
@@ -109,7 +117,7 @@ class Counted implements CountedWaiting {
       return;
     }
     const { slot, version } = replica;
-    if (!this.hasSlot(slot)) return;
+    if (this.slots[slot] !== toMark(replica)) return;
     this.slots[slot] = 0;
     this.count -= 1;
     const ofVersion = (this.byVersion.get(version) ?? 0) - 1;
@@ -118,7 +126,7 @@ class Counted implements CountedWaiting {
   }
 
   private grow(slot: number): void {
-    const slots = new Uint8Array(2 * (slot + 1));
+    const slots = new Float64Array(2 * (slot + 1));
     slots.set(this.slots);
     this.slots = slots;
   }
@@ -127,4 +135,9 @@ class Counted implements CountedWaiting {
 /** Returns true for a waiting replica that may run on any node. */
 function isCounted(replica: ReplicaRecord): boolean {
   return waitsForNode(replica) && replica.onlyNodeId === '' && !replica.lost;
+}
+
+/** Returns a number above 0 that no other replica of the workload has. */
+function toMark({ sequence }: ReplicaRecord): number {
+  return Number(sequence) + 1;
 }
