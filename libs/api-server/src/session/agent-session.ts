@@ -29,7 +29,7 @@ import {
 } from './orders.js';
 import { OrphanTracker } from './orphan-tracker.js';
 import { SessionOutbox } from './session-outbox.js';
-import type { UnknownReplicas } from './unknown-replicas.js';
+import type { RunningOrphans } from './running-orphans.js';
 
 /**
  * Interval of {@link AgentSession.resendOrders}, and shortest time after which an order is sent
@@ -47,8 +47,8 @@ export interface AgentSessionDeps extends Pick<
    * sent meanwhile has not been read yet.
    */
   readonly runningTimeMs: () => number;
-  /** The running orphans of all sessions. */
-  readonly unknownReplicas: UnknownReplicas;
+  /** The running orphans of all nodes. */
+  readonly runningOrphans: RunningOrphans;
 }
 
 /** Input of a new session: the first message of the agent, and the caller. */
@@ -76,7 +76,8 @@ export class AgentSession {
   inventory: Map<string, ReplicaReport> | undefined = new Map();
   /** Number of the session in `NodeLiveness`; undefined until the inventory is written. */
   number: number | undefined;
-  private isEnded = false;
+  /** True once the session has ended, also because the node has a newer one. */
+  hasEnded = false;
   /** Revision of the newest order that the agent has acknowledged, by replica id. */
   private readonly acknowledged = new Map<string, bigint>();
   private readonly openOrders: OpenOrders;
@@ -112,17 +113,6 @@ export class AgentSession {
     return this.isAdmitted;
   }
 
-  /** True once the session has ended, also because the node has a newer one. */
-  get hasEnded(): boolean {
-    return this.isEnded;
-  }
-
-  /** Ends the session: its orphans are unknown until the agent connects again. */
-  end(): void {
-    this.isEnded = true;
-    this.orphans?.clear();
-  }
-
   /** True while {@link resendOrders} may have something to send, now or later. */
   get hasOpenOrders(): boolean {
     return this.openOrders.size > 0 || (this.orphans?.size ?? 0) > 0;
@@ -138,6 +128,8 @@ export class AgentSession {
     const view = this.deps.state.view();
     for (const report of inventory.values())
       this.handleOrphan(report, view.replica(report.replicaId)?.value);
+    // Orphans of an earlier session that the agent does not have any more.
+    this.deps.runningOrphans.keep(this.nodeId, (id) => this.orphans?.has(id) === true);
     this.isAdmitted = true;
     this.outbox.push(
       'admitted',
@@ -162,14 +154,18 @@ export class AgentSession {
   }
 
   /**
-   * Returns a message of {@link outbox} as it is sent. Undefined for an order, and for the message
-   * that lets a stop go on, when orders may no longer be sent: see {@link maySendOrders}.
+   * Returns a message of {@link outbox} as it is sent. Undefined for an order that has to wait, and
+   * for an order or the message that lets a stop go on when orders may no longer be sent: see {@link
+   * maySendOrders}.
    * @param isBinary - True when the call encodes its messages in the binary format.
    */
   toSentMessage(queued: CoordinatorMessage, isBinary: boolean): CoordinatorMessage | undefined {
     const { message } = queued;
     if (message.case !== 'order' && message.case !== 'endpointsGone') return queued;
     if (!maySendOrders(this.deps.state)) return undefined;
+    // An orphan was reported since the order was queued: a resend repeats the order.
+    if (message.case === 'order' && this.deps.runningOrphans.delays(message.value))
+      return undefined;
     return isBinary && message.case === 'order' ? createOrderMessage(message.value) : queued;
   }
 
@@ -306,9 +302,9 @@ export class AgentSession {
   }
 
   private sendOrder(order: Order): void {
-    const { runningTimeMs, unknownReplicas } = this.deps;
+    const { runningTimeMs, runningOrphans } = this.deps;
     // An order that has to wait is due at each resend.
-    if (unknownReplicas.delays(order))
+    if (runningOrphans.delays(order))
       return this.openOrders.track(order.replicaId, runningTimeMs());
     this.openOrders.recordTrackedSent(order, this.deps.runningTimeMs());
     this.pushOrder(order);

@@ -147,3 +147,24 @@ export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): 
   const stop = createStop('no record assigns this replica to this node');
   return toOrderMessage({ ...common, order: { case: 'stop', value: stop } });
 }
+
+/**
+ * Returns the orders that follow from the records and from the reports of an agent: those that the
+ * agent has not acknowledged, and those for its orphans.
+ */
+export function listOrdersAfter(
+  deps: Pick<ApiServerDeps, 'state'>,
+  nodeId: string,
+  reports: readonly ReplicaReport[],
+): readonly Order[] {
+  const view = deps.state.view();
+  const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
+  const orphans = reports.filter((report) =>
+    isOrphan(view.replica(report.replicaId)?.value, nodeId, report),
+  );
+  return [
+    // Without the network: the answer of a Heartbeat has no later message that ends the wait.
+    ...listPendingOrders({ state: deps.state }, nodeId, acknowledged),
+    ...orphans.flatMap((report) => createOrphanOrder(deps, report) ?? []),
+  ];
+}

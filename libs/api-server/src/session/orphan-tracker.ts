@@ -8,7 +8,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from '../ports.js';
 import { createOrphanOrder } from './orders.js';
-import type { UnknownReplica, UnknownReplicas } from './unknown-replicas.js';
+import type { RunningOrphan, RunningOrphans } from './running-orphans.js';
 
 interface Orphan {
   /** The newest report of the agent about the replica. */
@@ -31,7 +31,7 @@ export class OrphanTracker {
    */
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'clock'> & {
-      readonly unknownReplicas: UnknownReplicas;
+      readonly runningOrphans: RunningOrphans;
     },
     private readonly nodeId: string,
     private readonly repeatMs: number,
@@ -46,8 +46,11 @@ export class OrphanTracker {
   /** Handles a report about an orphan, and sends the order for it. */
   handleReport(report: ReplicaReport): void {
     const { replicaId } = report;
-    if (report.forgotten) this.remove(replicaId);
-    else this.sendOrder({ ...this.orphans.get(replicaId), report });
+    if (report.forgotten) return this.remove(replicaId);
+    const orphan = { ...this.orphans.get(replicaId), report };
+    if (report.phase <= Phase.STOPPING) this.deps.runningOrphans.add(this.toRunning(orphan));
+    else this.deps.runningOrphans.remove(this.toRunning(orphan));
+    this.sendOrder(orphan);
   }
 
   /** Removes a replica, because it is no orphan any more. */
@@ -55,12 +58,12 @@ export class OrphanTracker {
     const orphan = this.orphans.get(replicaId);
     if (orphan === undefined) return;
     this.orphans.delete(replicaId);
-    this.deps.unknownReplicas.remove(this.toUnknown(orphan));
+    this.deps.runningOrphans.remove(this.toRunning(orphan));
   }
 
-  /** Removes all replicas, because the session of the agent has ended. */
-  clear(): void {
-    for (const replicaId of [...this.orphans.keys()]) this.remove(replicaId);
+  /** Returns true when a replica is an orphan that the agent still has. */
+  has(replicaId: string): boolean {
+    return this.orphans.has(replicaId);
   }
 
   /**
@@ -86,8 +89,6 @@ export class OrphanTracker {
     const { report, lastOrder } = orphan;
     const { replicaId } = report;
     this.orphans.set(replicaId, orphan);
-    const isRunning = report.phase <= Phase.STOPPING;
-    this.deps.unknownReplicas[isRunning ? 'add' : 'remove'](this.toUnknown(orphan));
     const newOrder = createOrphanOrder(this.deps, report);
     if (newOrder === undefined) return;
     const isRepeat =
@@ -109,7 +110,7 @@ export class OrphanTracker {
     this.send(order);
   }
 
-  private toUnknown({ report: { replicaId, workloadUid } }: Orphan): UnknownReplica {
+  private toRunning({ report: { replicaId, workloadUid } }: Orphan): RunningOrphan {
     return { nodeId: this.nodeId, replicaId, workloadUid };
   }
 }

@@ -241,55 +241,105 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toHaveLength(4);
   });
 
-  describe('with an unknown replica of a workload on node-1', () => {
-    const unknown = { replicaId: 'w-9', workloadUid: 'w', phase: Phase.RUNNING };
+  describe('with an orphan of a workload on node-1', () => {
+    const orphan = { replicaId: 'w-9', workloadUid: 'w', phase: Phase.RUNNING };
     const stopAfter = { seconds: 4n };
     const connect = async (
       nodeId: string,
-      inventory: Parameters<ScriptedAgent['sendInventory']>,
+      inventory?: Parameters<ScriptedAgent['sendInventory']>[0],
     ) => {
       const agent = await bed.connectAgent(nodeId);
-      agent.sendInventory(...inventory);
+      agent.sendInventory(inventory);
       await bed.settle();
       return agent;
     };
+    const waits = () =>
+      bed.state
+        .view()
+        .events()
+        .flatMap(({ reason, workload, replicaId }) =>
+          reason === 'StartWaits' ? [`${workload} ${replicaId}`] : [],
+        );
 
-    it('starts an EXCLUSIVE replica on node-2 only when the unknown one has ended', async () => {
+    it('starts an EXCLUSIVE replica on node-2 only when the orphan has ended, and says so once', async () => {
       await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
-      const holder = await connect('node-1', [[unknown]]);
-      const starter = await connect('node-2', []);
+      const holder = await connect('node-1', [orphan]);
+      const starter = await connect('node-2');
       await bed.putReplica('w-1', { nodeId: 'node-2', stopAfter });
       const orderRevision = orderRevisionOf(holder, 'w-9');
-      holder.sendReport({ ...unknown, phase: Phase.STOPPING, orderRevision });
+      holder.sendReport({ ...orphan, phase: Phase.STOPPING, orderRevision });
       await bed.clock.advance(60_000);
       expect(starter.orders).toEqual([]);
-      expect(bed.problems.filter((text) => text.includes('waits for the end'))).toHaveLength(2);
-      holder.sendReport({ ...unknown, phase: Phase.STOPPED, orderRevision });
+      expect(waits()).toEqual(['web-w w-0', 'web-w w-1']);
+      holder.sendReport({ ...orphan, phase: Phase.STOPPED, orderRevision });
       await bed.clock.advance(1_000);
       expect(starter.orders).toEqual(['start w-0', 'start w-1']);
     });
 
-    it('starts the replica when the agent of node-1 has disconnected', async () => {
+    it('waits also while the agent of node-1 is disconnected, until its inventory lacks the orphan', async () => {
       await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
-      const holder = await connect('node-1', [[unknown]]);
-      const starter = await connect('node-2', []);
+      const holder = await connect('node-1', [orphan]);
+      const starter = await connect('node-2');
       holder.disconnect();
+      await bed.clock.advance(2_000);
+      const again = await connect('node-1', [orphan]);
+      await bed.clock.advance(2_000);
+      again.disconnect();
+      await bed.clock.advance(2_000);
+      expect(starter.orders).toEqual([]);
+      await connect('node-1', []);
       await bed.clock.advance(1_000);
       expect(starter.orders).toEqual(['start w-0']);
+    });
+
+    it.each([
+      { name: 'lost', end: async () => bed.nodes.setPhase('node-1', NodePhase.LOST) },
+      {
+        name: 'removed',
+        end: async () => {
+          await bed.state.commitObserved(bed.state.transaction().delete('node', 'node-1'));
+        },
+      },
+    ])('starts the replica when node-1 is $name', async ({ end }) => {
+      await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
+      await connect('node-1', [orphan]);
+      const starter = await connect('node-2');
+      await bed.clock.advance(2_000);
+      expect(starter.orders).toEqual([]);
+      await end();
+      await bed.clock.advance(1_000);
+      expect(starter.orders).toEqual(['start w-0']);
+    });
+
+    it('delays the start order in the response of a Heartbeat', async () => {
+      await bed.putReplica('w-0', { nodeId: 'node-2', stopAfter });
+      await connect('node-1', [orphan]);
+      const instanceId = 'instance-of-node-2-0123456789';
+      await bed.client.enrollNode({ nodeId: 'node-2', instanceId });
+      const { clusterId } = bed.state;
+      const hello = { protocolMin: 1, protocolMax: 1, nodeId: 'node-2', instanceId, clusterId };
+      const { orders } = await bed.client.heartbeat({ hello, inventory: { last: true } });
+      expect(orders).toEqual([]);
     });
 
     it.each([
       { name: 'a replica that is not EXCLUSIVE', id: 'w-0', fields: {}, order: 'start w-0' },
       { name: 'another workload', id: 'x-0', fields: { stopAfter }, order: 'start x-0' },
       {
+        name: 'a replica that has been started',
+        id: 'w-0',
+        fields: { stopAfter, phase: Phase.STARTING },
+        order: 'start w-0',
+      },
+      {
         name: 'a stop order',
         id: 'w-0',
         fields: { stopAfter, desiredRunning: false },
         order: 'stop w-0',
       },
-    ])('does not delay $name', async ({ id, fields, order }) => {
-      await connect('node-1', [[unknown]]);
-      const starter = await connect('node-2', []);
+    ])('does not delay the order of $name', async ({ id, fields, order }) => {
+      await connect('node-1', [orphan]);
+      const starter = await connect('node-2');
       await bed.putReplica(id, { nodeId: 'node-2', ...fields });
       await bed.settle();
       expect(starter.orders).toEqual([order]);

@@ -33,7 +33,7 @@ import { AgentSession, type AgentSessionDeps, type AgentSessionInit } from './ag
 import { admitNode, createClosingError, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { announcesCoordinator } from './known-coordinators.js';
-import { createOrphanOrder, isOrphan, listPendingOrders, maySendOrders } from './orders.js';
+import { listOrdersAfter, maySendOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
 import { OrderResends } from './order-resends.js';
 import { returnNode } from './node-return.js';
@@ -42,7 +42,7 @@ import { NO_TUNNELS, type TunnelListener, type TunnelRequester } from './tunnel-
 import { ReplicaReportQueue } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 import { exposeSessionCount } from './session-count.js';
-import { UnknownReplicas } from './unknown-replicas.js';
+import { RunningOrphans } from './running-orphans.js';
 
 /**
  * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
@@ -58,6 +58,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
   private readonly orderMetrics: OrderMetrics;
   private readonly access: CallAccess;
   private readonly renewals: RenewalRequests;
+  private readonly runningOrphans: RunningOrphans;
   private readonly unsubscribes: (() => void)[];
   private isClosed = false;
   private readonly reconnectTimes: CurrentReconnectTimes;
@@ -69,6 +70,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
+    this.runningOrphans = new RunningOrphans(deps);
     const { nodeCount } = deps.state.view();
     this.reconnectTimes = new CurrentReconnectTimes(nodeCount, deps.timings.leaseMs);
     this.unsubscribes = [
@@ -76,12 +78,13 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
       deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
       deps.network.onGone((replicaIds) => this.sendEndpointsGone(replicaIds)),
+      () => this.runningOrphans.close(),
     ];
     this.resends = new OrderResends(deps.clock, this.sessions, () =>
       this.renewals.send(this.sessions.values()),
     );
     const runningTimeMs = (): number => this.resends.runningTimeMs();
-    this.sessionDeps = { ...deps, unknownReplicas: new UnknownReplicas(deps.log), runningTimeMs };
+    this.sessionDeps = { ...deps, runningOrphans: this.runningOrphans, runningTimeMs };
     this.resends.start();
   }
 
@@ -193,17 +196,10 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       if (!isConnected()) nodes.startSession(nodeId);
     });
     nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage);
-    const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
-    const orphans = reports.filter((report) =>
-      isOrphan(this.findReplica(report.replicaId), nodeId, report),
-    );
-    const orders = [
-      ...listPendingOrders({ state }, nodeId, acknowledged),
-      ...orphans.flatMap((report) => createOrphanOrder(this.deps, report) ?? []),
-    ];
+    const orders = maySendOrders(state) ? listOrdersAfter(this.deps, nodeId, reports) : [];
     return create(HeartbeatResponseSchema, {
       welcome: this.createWelcome(hello),
-      orders: maySendOrders(state) ? orders : [],
+      orders: orders.filter((order) => !this.runningOrphans.delays(order)),
     });
   }
 
@@ -270,7 +266,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
     session.outbox.close();
     if (session.number !== undefined) this.deps.nodes.endSession(nodeId, session.number);
     if (session.hasEnded) return;
-    session.end();
+    session.hasEnded = true;
     this.sessions.delete(nodeId);
     this.resends.remove(session);
     this.tunnelListener.onSessionEnded(nodeId);

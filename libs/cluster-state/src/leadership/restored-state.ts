@@ -59,8 +59,8 @@ function isRestoreMark({ nodeId }: RestoredState): boolean {
 /** The text for operators about the mark of a restore: the consequence, and the command to run. */
 function describeRestoreMark(): string {
   return (
-    'the store was restored from a backup; nothing is started, stopped or changed until an operator accepts this state; when the ' +
-    `nodes are connected, run: ${ACCEPT_COMMAND}`
+    'the store was restored from a backup; nothing is started, stopped or changed until an ' +
+    `operator accepts this state; when the nodes are connected, run: ${ACCEPT_COMMAND}`
   );
 }
 
@@ -120,6 +120,8 @@ const MAX_ATTEMPTS = 16;
  * Detects that the store was rolled back (a backup was restored, a disk was swapped) from the
  * orders that agents hold, records this proof in the store, and continues when an operator accepts
  * the state. The proof is a `RestoredState`: the highest epoch and order revision that agents hold.
+ * A `RestoredState` without a node is the mark that `cloudlessctl admin restore` leaves in the
+ * store; decisions wait for the acceptance of such a state from the first leadership on.
  */
 export class RestoredStateTracker {
   /** The newest proof that this coordinator found. It takes effect before it is stored. */

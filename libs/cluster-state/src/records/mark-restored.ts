@@ -5,7 +5,8 @@ import { CLUSTER_ID_KEY, decodeRecord, encodeRecord, toKey } from './records.js'
 
 /**
  * Marks a state as restored from a backup, when it is called for each entry of the backup: the
- * coordinator that leads on the state decides nothing until an operator accepts it. Keeps a proof of the backup that the store had gone back in time.
+ * coordinator that leads on the state decides nothing until an operator accepts the state. A proof in
+ * the backup that its store had gone back in time stays.
  * @returns The entry, with another value for the record of the cluster.
  * @throws kind `internal` when the record of the cluster cannot be read.
  */

@@ -141,8 +141,7 @@ describe('NetworkFeed', () => {
     const late = await follow();
     await bed.advance(60_000);
     expect(early.ready).toHaveLength(2);
-    expect(late.services.size).toBe(1); // what was known before
-    expect(late.ready).toHaveLength(2);
+    expect(late.services.size).toBe(0);
     await bed.state.acceptRestoredState();
     await bed.changeReplica('web-2', { ready: true });
     await bed.advance(1_000);
@@ -157,9 +156,13 @@ describe('NetworkFeed', () => {
     const mirror = await follow();
     await bed.advance(60_000);
     expect(mirror.services.size).toBe(0);
+    // A stop right after the acceptance waits for the proxies, which may know the endpoint.
+    expect(feed.hasEndpoint({ id: 'web-1', uid: bed.replicas()[0]?.uid ?? '' })).toBe(true);
     await bed.state.acceptRestoredState();
+    await bed.changeReplica('web-1', { desiredRunning: false });
+    expect(feed.isGone('web-1')).toBe(false);
     await bed.advance(1_000);
-    expect(mirror.ready).toHaveLength(2);
+    expect(mirror.ready).toHaveLength(1);
   });
 
   it('derives and sends only what a change concerns', async () => {

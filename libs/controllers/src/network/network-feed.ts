@@ -109,8 +109,8 @@ const MIN_INTERVAL_MS = 20;
  */
 const INTERVAL_MS_PER_READER = 0.1;
 /**
- * Time between two looks whether a state that went back in time has been accepted. Endpoints must be
- * right within 5 s after the acceptance.
+ * Time between two looks whether a state that went back in time has been accepted. Endpoints must
+ * be right within 5 s after the acceptance.
  */
 const ACCEPTANCE_POLL_MS = 500;
 const LOG_BYTES = 16 * 1024 * 1024;
@@ -331,13 +331,10 @@ export class NetworkFeed {
     const { model } = this;
     this.timer = undefined;
     if (model === undefined || this.closed) return;
-    if (this.deps.state.storeRolledBack !== undefined) {
-      this.timer = this.deps.clock.setTimer(ACCEPTANCE_POLL_MS, () => this.flush());
-      return;
-    }
     model.update(SLICE_ENTRIES);
-    if (model.isBehind) {
-      this.timer = this.deps.clock.setTimer(0, () => this.flush());
+    if (model.isBehind || this.deps.state.storeRolledBack !== undefined) {
+      const delay = model.isBehind ? 0 : ACCEPTANCE_POLL_MS;
+      this.timer = this.deps.clock.setTimer(delay, () => this.flush());
       return;
     }
     this.lastFlushMs = this.deps.clock.now();
@@ -377,12 +374,16 @@ export class NetworkFeed {
     this.removals.begin(leaving, revision);
   }
 
-  /** @returns Undefined when the feed or the reader has ended. */
+  /**
+   * Waits for the first update, and for the acceptance of a state that went back in time.
+   * @returns Undefined when the feed or the reader has ended.
+   */
   private async waitForStart(signal: StopSignal): Promise<Started | undefined> {
     for (;;) {
       if (this.closed || signal.aborted) return undefined;
       const { model, log } = this;
-      if (model !== undefined && log !== undefined) return { model, log };
+      if (this.deps.state.storeRolledBack !== undefined) this.schedule();
+      else if (model !== undefined && log !== undefined) return { model, log };
       await this.waitForUpdate(signal);
     }
   }
