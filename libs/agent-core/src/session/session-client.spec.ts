@@ -439,6 +439,7 @@ describe('SessionClient', () => {
       { status: true, reason: '9 of 10 MiB are in use' },
       { status: false },
       { status: false },
+      { status: false },
     ]);
   });
 
