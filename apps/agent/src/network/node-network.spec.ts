@@ -1,13 +1,15 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { SETTINGS_FILE } from './control-messages.js';
 import type { ControlRequest, ControlStatus, ProxySettings } from './control-messages.js';
 import { ControlServer, type ControlHandler } from './control-server.js';
 import { NodeNetwork, type NodeNetworkOptions } from './node-network.js';
 import { NETWORK_FOLDER } from './proxy-program.js';
+import { writeProxySettings } from './proxy-settings.js';
 
 const before = process.cwd();
 let dataDir: string;
@@ -44,6 +46,23 @@ const listen = async (answer: ControlHandler['answer']): Promise<void> => {
 const until = async (isTrue: () => boolean): Promise<void> => {
   while (!isTrue()) await new Promise(setImmediate);
 };
+
+// Writes to /dev/full, which Linux has, fail as on a full disk.
+(existsSync('/dev/full') ? it : it.skip)(
+  'an agent whose disk is full starts with a network proxy, which keeps its earlier settings',
+  async () => {
+    writeProxySettings({ ...settings, zone: 'earlier' });
+    const file = join(dataDir, NETWORK_FOLDER, SETTINGS_FILE);
+    symlinkSync('/dev/full', `${file}.draft`);
+    const warnings: string[] = [];
+    const network = openNetwork({
+      log: { ...silentLog, warn: (message) => void warnings.push(message) },
+    });
+    await network.close(true);
+    expect(warnings).toContain('the disk is full: the proxy keeps its settings');
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ zone: 'earlier' });
+  },
+);
 
 describe('an agent that stops while it connects to its network proxy', () => {
   it.each(['reload', 'status'] as const)('ends the proxy during "%s"', async (moment) => {

@@ -19,6 +19,7 @@ import type {
 } from '@cloudless/agent-core';
 import { VERSION } from '@cloudless/app-kit';
 import { connectOrStart, type StartedProgram } from '@cloudless/app-kit/background';
+import { isNoSpace } from '../data/disk-reserve.js';
 import { toTcpStream } from '../machine/dial-tcp.js';
 import { ControlClient, openRelaySocket } from './control-client.js';
 import { EndedReports } from './ended-reports.js';
@@ -85,8 +86,18 @@ export class NodeNetwork implements NodeNetworkAccess {
     this.started = options.started;
     this.startedAtMs = options.clock.now();
     this.problems = new ProxyProblems(this.startedAtMs, join(this.directory, ERROR_FILE));
-    writeProxySettings(this.settings);
+    this.writeSettings();
     this.loop = this.run();
+  }
+
+  /** Writes the settings. A full disk ends no agent: the proxy goes on with its earlier settings. */
+  private writeSettings(): void {
+    try {
+      writeProxySettings(this.settings);
+    } catch (reason) {
+      if (!isNoSpace(reason)) throw reason;
+      this.options.log.warn('the disk is full: the proxy keeps its settings', errorFields(reason));
+    }
   }
 
   /**

@@ -1,8 +1,8 @@
-import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { definedFields } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import type { AgentConfig } from '../agent-config.js';
+import { replaceFileSync } from '../data/replace-file.js';
 import { findDefaultMeshPort } from '../network-settings.js';
 import { usesTls } from '../tls-settings.js';
 import { SETTINGS_FILE, type ProxySettings } from './control-messages.js';
@@ -52,11 +52,9 @@ export function listCoordinators(
   return [...all].filter((address) => address.startsWith(protocol));
 }
 
-/** Writes the settings, whole or not at all, to the place where the proxy reads them. */
+/** Writes the settings to the place where the proxy reads them, as {@link replaceFileSync} does. */
 export function writeProxySettings(settings: ProxySettings): void {
   const directory = join(settings.dataDir, NETWORK_FOLDER);
   makeDirectorySync(directory, 0o700);
-  const file = join(directory, SETTINGS_FILE);
-  writeFileSync(`${file}.draft`, JSON.stringify(settings), { mode: 0o600 });
-  renameSync(`${file}.draft`, file);
+  replaceFileSync(join(directory, SETTINGS_FILE), JSON.stringify(settings));
 }

@@ -1,8 +1,9 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { Owner } from '@cloudless/runtime-cri';
 import { makeDirectorySync } from '@cloudless/app-kit';
+import { replaceFileSync } from '../data/replace-file.js';
 import { errorCodeOf } from '../error-code.js';
 
 /** Folder in the data directory for container logs and the record of the container runtime. */
@@ -46,8 +47,7 @@ export function readContainerRecord(dataDir: string): ContainerRecord | undefine
 export function saveContainerRecord(dataDir: string, record: ContainerRecord): void {
   const file = getContainerRecordPath(dataDir);
   makeDirectorySync(dirname(file), 0o700);
-  writeFileSync(`${file}.draft`, JSON.stringify(record), { mode: 0o600, flush: true });
-  renameSync(`${file}.draft`, file);
+  replaceFileSync(file, JSON.stringify(record), { flush: true });
 }
 
 /** Removes the record. Must be called only when no container is left. */
