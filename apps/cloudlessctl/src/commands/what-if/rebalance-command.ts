@@ -28,7 +28,7 @@ export function addRebalanceCommand(tree: CommandTree, parent: Command): void {
     .option('--wait', 'wait until the moves are complete, at most 10m or --timeout');
   addNotes(
     command,
-    'A replica stops only when its replacement is ready and min_available replicas of the workload stay. Replicas that cannot move within 10 minutes stay where they are. GAIN is the difference between the numbers of replicas in the two places. With --namespace, only workloads of this namespace move.',
+    'A replica stops only while min_available replicas of the workload stay: when its replacement is ready, or before, with max_surge 0 and where min_available is below the number of replicas. Replicas that cannot move within 10 minutes stay where they are. GAIN is the difference between the numbers of replicas in the two places. With --namespace, only workloads of this namespace move.',
   );
 }
 
