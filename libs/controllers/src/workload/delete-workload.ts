@@ -53,7 +53,10 @@ export class WorkloadDeletion {
   private control: Stored<ControlRecord>;
   /** True when a replica has been seen whose stop is not confirmed. */
   private hasLeaving = false;
-  /** Available replicas that are not ordered to stop. */
+  /**
+   * Available replicas that are not ordered to stop, for the events. Replicas that this pass has not
+   * reached count as at its begin.
+   */
   private available = 0;
   private read = 0;
   private writeCount = 0;
@@ -79,7 +82,6 @@ export class WorkloadDeletion {
     this.available = await this.countAvailable();
     while (!signal.aborted) {
       const pass = this.createPass();
-      const availableBefore = this.available;
       const replicas = await this.takeReplicas(pass);
       if (pass.transaction.size === 0 && !this.hasControlChanged(pass)) {
         if (this.hasLeaving) return { kind: 'done' };
@@ -93,7 +95,7 @@ export class WorkloadDeletion {
         this.control = { value: pass.nextControl, revision: result.revision };
       } else if (result.kind === 'again' && this.isCurrent(pass)) {
         this.retried = replicas.map(({ value }) => value.id);
-        this.available = availableBefore;
+        this.available += this.countAvailableOf(this.retried);
       } else return result;
     }
     return { kind: 'done' };
@@ -170,7 +172,8 @@ export class WorkloadDeletion {
   private addEvents(pass: WorkloadPass, stopped: readonly ReplicaRecord[]): void {
     const { value } = pass.workload;
     const replicas = this.createObserver().observeAll(stopped);
-    this.available -= replicas.filter(({ available }) => available).length;
+    const stoppedAvailable = replicas.filter(({ available }) => available).length;
+    this.available = Math.max(0, this.available - stoppedAvailable);
     const version = toCanonicalVersion(pass.view, value.uid, value.version);
     addStopEvents(pass, { want: 0, minAvailable: 0, version, replicas }, stopped, this.available);
   }
@@ -180,11 +183,17 @@ export class WorkloadDeletion {
     const observer = this.createObserver();
     let count = 0;
     for (const { value } of this.deps.state.view().replicasOf(this.uid)) {
-      if (value.ready && value.desiredRunning && isLive(value) && !value.lost)
-        if (observer.observeAll([value])[0]?.available === true) count += 1;
+      if (countsAsAvailable(observer, value)) count += 1;
       if (this.isTurnOver()) await this.yieldTurn();
     }
     return count;
+  }
+
+  private countAvailableOf(ids: readonly string[]): number {
+    const view = this.deps.state.view();
+    const observer = this.createObserver();
+    const replicas = ids.flatMap((id) => view.replica(id)?.value ?? []);
+    return replicas.filter((replica) => countsAsAvailable(observer, replica)).length;
   }
 
   private createObserver(): ReplicaObserver {
@@ -206,6 +215,12 @@ export class WorkloadDeletion {
   private async yieldTurn(): Promise<void> {
     await sleep(this.deps.clock, 0, this.deps.signal).catch(() => undefined);
   }
+}
+
+/** Returns true for an available replica that is not ordered to stop. */
+function countsAsAvailable(observer: ReplicaObserver, replica: ReplicaRecord): boolean {
+  if (!replica.ready || !replica.desiredRunning || replica.lost || !isLive(replica)) return false;
+  return observer.observeAll([replica])[0]?.available === true;
 }
 
 const NO_SPEC = create(WorkloadSpecSchema);
