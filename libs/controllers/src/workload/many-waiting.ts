@@ -1,5 +1,6 @@
-import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { waitsForNode, type Stored } from '@cloudless/cluster-state';
+import { isGlobal } from '../rollout/global-targets.js';
 
 /**
  * Waiting replicas of a workload from which on they are counted. Below, a look at each of them takes
@@ -16,6 +17,11 @@ export interface CountedWaiting {
   readonly otherIds: ReadonlySet<string>;
   /** Returns true when a waiting replica has the slot. */
   hasSlot(slot: number): boolean;
+  /**
+   * Returns true when a pass over the workload needs its waiting replicas as a count only, as far as
+   * the records of the workload show: passes have applied its spec, and all have its version.
+   */
+  mayReplace(workload: WorkloadRecord, control: ControlRecord): boolean;
 }
 
 /**
@@ -86,6 +92,19 @@ class Counted implements CountedWaiting {
   get version(): number | undefined {
     const [version] = this.byVersion.keys();
     return this.byVersion.size === 1 ? version : undefined;
+  }
+
+  mayReplace(
+    { spec, version, generation }: WorkloadRecord,
+    { observedGeneration, eviction }: ControlRecord,
+  ): boolean {
+    return (
+      this.version === version &&
+      observedGeneration === generation &&
+      eviction === undefined &&
+      !isGlobal(spec) &&
+      (spec?.rollout?.steps.length ?? 0) === 0
+    );
   }
 
   hasSlot(slot: number): boolean {

@@ -1,7 +1,8 @@
-import type { EvidenceRecord } from '@cloudless/api/store';
-import type { Stored } from '@cloudless/cluster-state';
-import type { CountedWaiting } from './many-waiting.js';
+import { clone } from '@bufbuild/protobuf';
+import { ControlRecordSchema, type EvidenceRecord } from '@cloudless/api/store';
+import type { ClusterState, Stored } from '@cloudless/cluster-state';
 import type { RolloutPass } from '../rollout/rollout-pass.js';
+import type { CountedWaiting } from './many-waiting.js';
 
 /** The input of one pass over a workload, and the transaction that the pass fills. */
 export interface WorkloadPass extends RolloutPass {
@@ -20,3 +21,21 @@ export interface WorkloadPass extends RolloutPass {
  * writes of a transaction.
  */
 export const MAX_REPLICA_WRITES = 60;
+
+/** Creates a pass over a workload, on the current view, with an empty transaction. */
+export function createWorkloadPass(
+  state: ClusterState,
+  subject: Pick<WorkloadPass, 'workload' | 'control' | 'replicas' | 'deleting' | 'waiting'>,
+): WorkloadPass {
+  const view = state.view();
+  const { uid } = subject.workload.value;
+  return {
+    ...subject,
+    view,
+    decisionId: `rollout/${uid}@${view.revision}`,
+    readinessGuard: view.readinessGuard(uid) ?? 'absent',
+    versions: view.versions(uid),
+    transaction: state.transaction(),
+    nextControl: clone(ControlRecordSchema, subject.control.value),
+  };
+}

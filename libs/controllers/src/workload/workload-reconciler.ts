@@ -41,7 +41,7 @@ import { retireEndedReplicas } from './retire-ended-replicas.js';
 import { ManyWaiting, type CountedWaiting } from './many-waiting.js';
 import { StartingWorkloads, keepsCreations } from './starting-workloads.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
-import type { WorkloadPass } from './workload-pass.js';
+import { createWorkloadPass, type WorkloadPass } from './workload-pass.js';
 
 export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
@@ -153,23 +153,10 @@ export class WorkloadReconciler {
     }
     const deleting = workload.value.deletionRequestedAt !== undefined;
     const waiting =
-      counted !== undefined && mayCountWaiting(workload.value, control.value, counted)
-        ? counted
-        : undefined;
+      counted?.mayReplace(workload.value, control.value) === true ? counted : undefined;
     const replicas = deleting ? [] : this.listReplicas(uid, waiting);
-    const pass: WorkloadPass = {
-      view,
-      decisionId: `rollout/${uid}@${view.revision}`,
-      workload,
-      control,
-      replicas,
-      readinessGuard: view.readinessGuard(uid) ?? 'absent',
-      versions: view.versions(uid),
-      transaction: state.transaction(),
-      nextControl: clone(ControlRecordSchema, control.value),
-      deleting,
-      ...definedFields({ waiting }),
-    };
+    const subject = { workload, control, replicas, deleting, ...definedFields({ waiting }) };
+    const pass = createWorkloadPass(state, subject);
     if (deleting) return this.deleteWorkload(pass);
     retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
       readiness.lastReadyForMs(id),
@@ -427,27 +414,7 @@ export class WorkloadReconciler {
   private logAdvance({ workload, decisionId }: WorkloadPass, writes: number): void {
     const { uid, requestId } = workload.value;
     const requestField = requestId === '' ? {} : { requestId };
-    this.deps.log.info('workload advanced', {
-      ...{ workloadId: uid, writes, decisionId },
-      ...requestField,
-    });
+    const fields = { workloadId: uid, writes, decisionId, ...requestField };
+    this.deps.log.info('workload advanced', fields);
   }
-}
-
-/**
- * Returns true when a pass over a workload needs its waiting replicas as a count only, as far as the
- * records of the workload show: passes have applied its spec, and all of them have its version.
- */
-function mayCountWaiting(
-  { spec, version, generation }: WorkloadRecord,
-  { observedGeneration, eviction }: ControlRecord,
-  counted: CountedWaiting,
-): boolean {
-  return (
-    counted.version === version &&
-    observedGeneration === generation &&
-    eviction === undefined &&
-    !isGlobal(spec) &&
-    (spec?.rollout?.steps.length ?? 0) === 0
-  );
 }
