@@ -273,7 +273,8 @@ describe('names that do not exist', () => {
   it.each([
     ['deployments', 'workloads'],
     ['po', 'replicas'],
-    ['services', 'cloudlessctl service'],
+    ['sts', 'workloads'],
+    ['endpoints', 'cloudlessctl network endpoint list'],
   ])('name what is here instead of %s', async (foreign, here) => {
     expect((await get(foreign)).stderr).toContain(`; here: ${here}\n`);
   });
