@@ -27,12 +27,12 @@ describe('describeCounts', () => {
     {
       name: 'a scaling to 0',
       workload: aState({ desiredReplicas: 0, readyReplicas: 0 }),
-      text: '2 replicas are still stopping',
+      text: '2 replicas still stopping',
     },
     {
       name: 'the last replica of a scaling to 0, which is ready',
       workload: aState({ desiredReplicas: 0, readyReplicas: 1, totalReplicas: 1 }),
-      text: '1 replica is still stopping',
+      text: '1 replica still stopping',
     },
     {
       name: 'the end of a scaling to 0',

@@ -45,13 +45,12 @@ function findCanonicalVersion(versions: readonly VersionInfo[], version: number)
 
 /**
  * Describes the counts: `5 of 9 ready`, in a rollout `5 of 5 ready, 1 extra, 3 updated, 3 old`, after
- * a scale-down `2 of 2 ready, 1 stopping`, after a scaling to 0 `2 replicas are still stopping`.
+ * a scale-down `2 of 2 ready, 1 stopping`, after a scaling to 0 `2 replicas still stopping`.
  */
 export function describeCounts(workload: Workload): string {
   const { desired, updated, old, ready } = countRollout(workload);
   const total = workload.status?.totalReplicas ?? 0;
-  if (desired === 0 && total > 0)
-    return `${formatCount(total, 'replica')} ${total === 1 ? 'is' : 'are'} still stopping`;
+  if (desired === 0 && total > 0) return `${formatCount(total, 'replica')} still stopping`;
   const { rollout, versions = [] } = workload.status ?? {};
   const hasOldVersion = (rollout?.fromVersion ?? 0) > 0 || versions.length > 1;
   const isRolling = hasOldVersion && old > 0;
@@ -92,6 +91,8 @@ export function getWaitReason({ spec, status }: Workload): string {
 /** Describes the counts and the reason of a workload that is not complete, on one line. */
 export function describeProgress(workload: Workload): string {
   const reason = toOneLine(getWaitReason(workload));
-  if (reason === '') return describeCounts(workload);
-  return `${describeCounts(workload)}${reason.startsWith(SETTLING) ? ', ' : ': '}${reason}`;
+  const counts = describeCounts(workload);
+  // After a scaling to 0, the coordinator gives the same count as its reason.
+  if (reason === '' || reason === counts) return counts;
+  return `${counts}${reason.startsWith(SETTLING) ? ', ' : ': '}${reason}`;
 }

@@ -457,12 +457,13 @@ describe('option --wait', () => {
   });
 
   it('says that replicas still stop when --timeout expires after a scaling to 0', async () => {
-    const stopping = aWorkload({ status: { desiredReplicas: 0, readyReplicas: 0 } });
+    const reason = '2 replicas still stopping';
+    const stopping = aWorkload({ status: { desiredReplicas: 0, readyReplicas: 0, reason } });
     const scaled = aWorkload({ spec: { replicas: 0 } });
     expect(await runUntilTimeout(stopping, scaled)).toMatchObject({
       exitCode: 6,
       stderr:
-        'cloudlessctl: workload default/web did not stop within 30s: 2 replicas are still stopping\n',
+        'cloudlessctl: workload default/web did not stop within 30s: 2 replicas still stopping\n',
     });
   });
 
