@@ -40,6 +40,8 @@ const { values } = parseArgs({
     heap: { type: 'string' },
     // Largest semi-space of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
     'semi-space': { type: 'string', default: '64' },
+    // Another flag of Node.js for the coordinator, such as --trace-gc; may be repeated.
+    'node-flag': { type: 'string', multiple: true, default: [] },
   },
 });
 const REPLICAS = Number(values.replicas);
@@ -67,6 +69,7 @@ const directory = await mkdtemp(join(values.directory, 'cloudless-million-'));
 const nodeFlags = [
   `--max-semi-space-size=${values['semi-space']}`,
   ...(values.heap === undefined ? [] : [`--max-old-space-size=${values.heap}`]),
+  ...values['node-flag'],
 ];
 const coordinator = new MeasuredCoordinator({
   dataDir: directory,
