@@ -33,7 +33,7 @@ const io: CliIo = {
   getUtcOffset: getLocalOffsetMinutes,
   signal: stopping.signal,
   connect: connectLazily,
-  detectTls: async (server) => (await import('@cloudless/rpc-node/tls-client')).detectTls(server),
+  detectTls: async (server) => (await import('./io/tls-connection.js')).detectTls(server),
   terminal: findTerminal(process.stdin, process.stdout),
   listen: listenLocally,
 };

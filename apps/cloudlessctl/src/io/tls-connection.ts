@@ -6,6 +6,8 @@ import type { ClientTls } from '@cloudless/rpc-node/tls-client';
 import { connectHttp2 } from './http2-connection.js';
 import type { ClientIdentity, CoordinatorConnection, ServerAccess } from './io.js';
 
+export { detectTls } from '@cloudless/rpc-node/tls-client';
+
 /** Time limit of the handshake with which a pinned root certificate is read. */
 const ROOT_TIMEOUT_MS = 10_000;
 
