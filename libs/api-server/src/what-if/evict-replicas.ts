@@ -46,6 +46,8 @@ export function decideEviction(
   }
   const earlier = control.value.eviction;
   const isOpen = earlier?.until !== undefined && timestampMs(earlier.until) > nowMs;
+  const leftEarlier = isOpen ? earlier.nodeIds : [];
+  const left = replicaIds.flatMap((id) => view.replica(id)?.value.nodeId ?? []);
   const staying = (isOpen ? earlier.replicaIds : []).filter((id) => {
     const replica = view.replica(id)?.value;
     return replica !== undefined && isRunning(replica) && !replicaIds.includes(id);
@@ -55,6 +57,7 @@ export function decideEviction(
     change: {
       eviction: create(EvictionRecordSchema, {
         replicaIds: [...staying, ...replicaIds],
+        nodeIds: [...new Set([...leftEarlier, ...left])],
         until: timestampFromMs(nowMs + EVICTION_MS),
       }),
     },

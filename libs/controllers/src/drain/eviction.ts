@@ -49,11 +49,17 @@ export function findEviction(
 /** The replicas of a workload that a user has asked to move. */
 export interface RequestedEviction {
   readonly replicaIds: ReadonlySet<string>;
+  /** Nodes that these replicas were on at the time of the request. */
+  readonly nodeIds: ReadonlySet<string>;
   /** Milliseconds until the replicas that have not left stay. */
   readonly endsInMs: number;
 }
 
-const NOTHING_REQUESTED: RequestedEviction = { replicaIds: new Set(), endsInMs: Infinity };
+const NOTHING_REQUESTED: RequestedEviction = {
+  replicaIds: new Set(),
+  nodeIds: new Set(),
+  endsInMs: Infinity,
+};
 
 /**
  * Returns the replicas that a user has asked to move.
@@ -66,7 +72,12 @@ export function findRequestedEviction(
   const eviction = control?.eviction;
   if (eviction?.until === undefined) return NOTHING_REQUESTED;
   const endsInMs = timestampMs(eviction.until) - nowMs;
-  return endsInMs <= 0 ? NOTHING_REQUESTED : { replicaIds: new Set(eviction.replicaIds), endsInMs };
+  if (endsInMs <= 0) return NOTHING_REQUESTED;
+  return {
+    replicaIds: new Set(eviction.replicaIds),
+    nodeIds: new Set(eviction.nodeIds),
+    endsInMs,
+  };
 }
 
 /**

@@ -92,6 +92,11 @@ export class DryRunCluster {
         : this.deps.readiness.readyForMs(replica),
   };
 
+  /** Returns the wall-clock milliseconds of now. */
+  wallTime(): number {
+    return this.deps.clock.wallTime();
+  }
+
   /**
    * Adds or replaces a workload.
    * @param workload - The record that the change would write.

@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { NodeId } from '@cloudless/base';
 import { toCanonicalVersion } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
 import { describeSuggestion, type PlacementRequest } from '@cloudless/scheduler';
@@ -11,6 +12,7 @@ import {
   type PlacementDecision,
   type ReplicaDecision,
 } from '../placement/placement-decision.js';
+import { findLeftNodes } from '../placement/place-away.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { PredictedVictims } from '../preemption/predicted-victims.js';
 import { HIGHEST_PRIORITY_WITHOUT_PREEMPTION } from '../preemption/waiting-preemptors.js';
@@ -109,6 +111,12 @@ export class DryRunPlacement {
     );
   }
 
+  private findLeftNodes(version: number): readonly NodeId[] {
+    const { view } = this.cluster;
+    const control = view.control(this.workload.uid)?.value;
+    return findLeftNodes(view, control, version, this.cluster.wallTime());
+  }
+
   /** Predicts the preemption for a replica that no node fits. */
   private preemptIfRefused(
     request: PlacementRequest,
@@ -142,7 +150,7 @@ export class DryRunPlacement {
           missing: group.length,
           complete: true,
         })
-      : decideAny(schedulerModel, request, replicas, group.length);
+      : decideAny(schedulerModel, request, replicas, group.length, this.findLeftNodes(version));
   }
 }
 

@@ -16,7 +16,7 @@ export interface ClusterModelDeps {
   readonly nodes: NodeDirectory;
   /**
    * An empty model. Only this class may write to the model, and the placer, which reserves what it
-   * is about to commit.
+   * is about to commit, and restores what it changes for the time of a decision.
    */
   readonly cluster: Cluster;
   /**

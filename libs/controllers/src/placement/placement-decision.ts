@@ -1,6 +1,6 @@
 import { Rollout_Strategy as Strategy } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { toNodeId } from '@cloudless/base';
+import { toNodeId, type NodeId } from '@cloudless/base';
 import {
   toCanonicalVersion,
   isLive,
@@ -17,6 +17,7 @@ import {
 } from '@cloudless/scheduler';
 import { isNominated, matchNominations, withoutNominations } from '../preemption/nominations.js';
 import { countStillWanted } from '../replica/finished.js';
+import { placeAway } from './place-away.js';
 
 /** The decision for one replica: a node, or the reason why no node fits. */
 export interface ReplicaDecision {
@@ -42,6 +43,7 @@ export interface PlacementDecision {
  * Decides for replicas that may run on any node.
  * @param limit - Most replicas to place now. The caller decides about the rest in its next call, on
  *   the state of that time.
+ * @param leftNodes - Nodes to choose only for replicas that no other node fits. Default: none.
  * @returns As soon as no node fits one replica, a decision for all replicas, also beyond `limit`.
  */
 export function decideAny(
@@ -49,9 +51,10 @@ export function decideAny(
   request: PlacementRequest,
   replicas: readonly Stored<ReplicaRecord>[],
   limit: number,
+  leftNodes: readonly NodeId[] = [],
 ): PlacementDecision {
   const placements = withoutNominations(cluster, request, recordsOf(replicas), () =>
-    cluster.place(request, Math.min(replicas.length, limit)),
+    placeAway(cluster, request, Math.min(replicas.length, limit), leftNodes),
   );
   const refused = placements.find((placement) => !placement.placed);
   // All replicas have the same requirements: when no node fits one, none fits the others.
@@ -84,6 +87,7 @@ export interface WaitingBatch {
  * Decides as {@link decideAny} for all replicas of a batch, and reads only those that the decision
  * changes: a refusal concerns every replica, and most records have the reason already.
  * @param limit - Most replicas to place now, and most replicas to refuse.
+ * @param leftNodes - As for {@link decideAny}.
  * @returns `isComplete`: false when a further decision has to follow about the rest of the batch.
  */
 export function decideWaiting(
@@ -91,6 +95,7 @@ export function decideWaiting(
   request: PlacementRequest,
   waiting: WaitingBatch,
   limit: number,
+  leftNodes: readonly NodeId[] = [],
 ): { readonly decision: PlacementDecision; readonly isComplete: boolean } {
   const count = Math.min(waiting.size, limit);
   const nominated = waiting.listNominated();
@@ -98,7 +103,9 @@ export function decideWaiting(
   const hasNominations = nominated.length > 0;
   let replicas = hasNominations ? waiting.listFirst(limit) : [];
   const place = (): readonly Placement[] =>
-    withoutNominations(cluster, request, recordsOf(replicas), () => cluster.place(request, count));
+    withoutNominations(cluster, request, recordsOf(replicas), () =>
+      placeAway(cluster, request, count, leftNodes),
+    );
   let placements = place();
   let refused = placements.find((placement) => !placement.placed);
   if (hasNominations && refused !== undefined) {

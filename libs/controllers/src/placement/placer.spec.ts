@@ -1,3 +1,4 @@
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ReplicaStatus_Phase as Phase,
   Rollout_Strategy as Strategy,
@@ -42,6 +43,27 @@ describe('Placer', () => {
     expect(bed.replicas()[0]).toMatchObject({ phase: Phase.ASSIGNED, reason: '' });
     expect(bed.replicas()[0]?.orderRevision).toBeGreaterThan(0n);
     expect(bed.events('ReplicasPlaced')).toHaveLength(1);
+  });
+
+  it('places no replacement on the node that a moved replica leaves, while another node fits', async () => {
+    await openWith(['node-1', 'node-2']);
+    await bed.createWorkload({ replicas: 3, ...cpu(2_000) });
+    await bed.changeControl({
+      activeVersion: 1,
+      eviction: {
+        replicaIds: ['web-9'],
+        nodeIds: ['node-1'],
+        until: timestampFromMs(bed.clock.wallTime() + 60_000),
+      },
+    });
+    await addWaiting(2);
+    await bed.advance();
+    expect(nodesOf()).toEqual(['node-2', 'node-2']);
+    await bed.addReplicas(1, () => ({
+      ...{ id: 'web-3', sequence: 3n, nodeId: '', phase: Phase.PENDING, ready: false },
+    }));
+    await bed.advance();
+    expect(nodesOf()).toEqual(['node-2', 'node-2', 'node-1']);
   });
 
   it('refuses a workload that the scheduler cannot decide about, and places the others', async () => {

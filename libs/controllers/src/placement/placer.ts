@@ -32,6 +32,7 @@ import {
   type WaitingBatch,
 } from './placement-decision.js';
 import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
+import { findLeftNodes } from './place-away.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
 export interface PlacerDeps {
@@ -214,7 +215,9 @@ export class Placer {
         listWithOtherReason: (reason, limit) =>
           listReplicas(view, batch.listWithOtherReason(reason, limit)),
       };
-      return decideWaiting(cluster, request, waiting, MAX_DECIDED);
+      const control = view.control(batch.uid)?.value;
+      const leftNodes = findLeftNodes(view, control, batch.version, this.deps.clock.wallTime());
+      return decideWaiting(cluster, request, waiting, MAX_DECIDED, leftNodes);
     }
     const replicas = listReplicas(view, batch.listFirst());
     const decision =

@@ -102,15 +102,16 @@ describe('proposeMoves', () => {
 
 describe('findRequestedEviction', () => {
   const control = create(ControlRecordSchema, {
-    eviction: { replicaIds: ['web-1'], until: timestampFromMs(10_000) },
+    eviction: { replicaIds: ['web-1'], nodeIds: ['a1'], until: timestampFromMs(10_000) },
   });
 
   it.each([
-    { nowMs: 4_000, ids: ['web-1'], endsInMs: 6_000 },
-    { nowMs: 10_000, ids: [], endsInMs: Infinity },
-  ])('returns the replicas until the end, at $nowMs ms', ({ nowMs, ids, endsInMs }) => {
+    { nowMs: 4_000, ids: ['web-1'], nodeIds: ['a1'], endsInMs: 6_000 },
+    { nowMs: 10_000, ids: [], nodeIds: [], endsInMs: Infinity },
+  ])('returns the replicas until the end, at $nowMs ms', ({ nowMs, ids, nodeIds, endsInMs }) => {
     const found = findRequestedEviction(control, nowMs);
     expect([...found.replicaIds]).toEqual(ids);
+    expect([...found.nodeIds]).toEqual(nodeIds);
     expect(found.endsInMs).toBe(endsInMs);
   });
 });

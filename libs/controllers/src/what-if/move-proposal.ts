@@ -9,11 +9,12 @@ import {
   type ProposedMove,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { toReplicaId } from '@cloudless/base';
+import { toNodeId, toReplicaId } from '@cloudless/base';
 import { getZone, holdsResources } from '@cloudless/cluster-state';
 import { formatReplicaCount } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { PlacementBudget } from '../dry-run/placement-budget.js';
+import { placeAway } from '../placement/place-away.js';
 import { toPlacementRequest, toReservation } from '../placement/scheduler-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { movesStopFirst } from '../rollout/rollout-input.js';
@@ -49,8 +50,9 @@ export function* proposeMoves(
 
 /**
  * Searches for moves of replicas that make the spread of their workloads more even. The scheduler
- * chooses the new node as in the execution of the move: while the replica still holds its old one,
- * or after its end where a move stops first. Workloads whose rollout is in progress, that are deleted, or have mode GLOBAL are left out.
+ * chooses the new node as in the execution of the move: while the replica still holds its old node,
+ * or after its end where a move stops first, and away from the nodes that replicas leave. Workloads
+ * whose rollout is in progress, that are deleted, or have mode GLOBAL are left out.
  */
 class MoveProposal {
   private readonly budget: PlacementBudget;
@@ -135,7 +137,8 @@ class MoveProposal {
             Number(b.record.sequence - a.record.sequence),
         );
       if (candidate === undefined) break;
-      const move = this.findMove(workload, candidate, zones, nodes);
+      const leftNodeIds = moves.map(({ fromNodeId }) => fromNodeId);
+      const move = this.findMove(workload, candidate, zones, nodes, leftNodeIds);
       if (move === undefined) break;
       moves.push(move);
       this.applyMove(workload, candidate, move.toNodeId);
@@ -149,10 +152,16 @@ class MoveProposal {
     { record, nodeId, zone }: PlacedReplica,
     zones: ReadonlyMap<string, number>,
     nodes: ReadonlyMap<string, number>,
+    leftNodeIds: readonly string[],
   ): ProposedMove | undefined {
     const endsFirst = movesStopFirst(workload.spec ?? NO_SPEC);
     if (endsFirst) this.model.release(toReplicaId(record.id));
-    const [placement] = this.model.place(this.toRequest(workload, record), 1);
+    const [placement] = placeAway(
+      this.model,
+      this.toRequest(workload, record),
+      1,
+      [...leftNodeIds, nodeId].map(toNodeId),
+    );
     if (endsFirst) this.reserve(workload, record);
     if (placement?.placed !== true) return undefined;
     const target = this.toPlaced(record, placement.nodeId);
