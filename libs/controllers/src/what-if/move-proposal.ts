@@ -127,7 +127,8 @@ class MoveProposal {
     while (moves.length < limit && this.budget.consumeDecision()) {
       const zones = countBy(replicas, ({ zone }) => zone);
       const nodes = countBy(replicas, ({ nodeId }) => nodeId);
-      // The replica of the fullest zone, there of the fullest node, that has run for the least time.
+      // The replica of the fullest zone, there of the fullest node, that has run for the least
+      // time.
       const [candidate] = [...replicas]
         .filter(({ record, nodeId }) => record.nodeId === nodeId)
         .sort(

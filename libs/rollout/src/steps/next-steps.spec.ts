@@ -519,7 +519,39 @@ describe('decideNextSteps without a possible step', () => {
           aReplica(9, { version: 2, available: false }),
         ],
       },
-      text: '2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to stop it now, lower min_available and raise max_unavailable',
+      text: '2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to go on before that, raise max_unavailable, and lower min_available if it is set',
+    },
+    {
+      name: 'advises to lower min_available when no other limit holds up a draining replica with max_surge 0',
+      changes: {
+        ...resolveLimits({ desired: 3, minAvailable: 2, maxUnavailable: 2, maxSurge: 0 }),
+        replicas: [
+          ...current(1),
+          aReplica(8, { version: 2, draining: true }),
+          aReplica(9, { version: 2, available: false }),
+        ],
+      },
+      text: '2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to go on before that, lower min_available',
+    },
+    {
+      name: 'advises to raise max_unavailable when no other limit holds up a draining replica, and says why an unready replica has no node',
+      changes: {
+        ...resolveLimits({ desired: 3, minAvailable: 1, maxSurge: 0 }),
+        replicas: [...current(1), aReplica(8, { version: 2, draining: true }), unplacedReplica],
+      },
+      text: '2 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to go on before that, raise max_unavailable',
+    },
+    {
+      name: 'advises to change both limits when both hold up a draining replica with max_surge 0',
+      changes: {
+        ...resolveLimits({ desired: 5, minAvailable: 4, maxUnavailable: 2, maxSurge: 0 }),
+        replicas: [
+          ...current(2),
+          aReplica(8, { version: 2, draining: true }),
+          ...someReplicas(2, { version: 2, available: false }, 20),
+        ],
+      },
+      text: '3 of 5 replicas are ready, 2 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 5 are ready: to go on before that, lower min_available and raise max_unavailable',
     },
     {
       name: 'says how many draining replicas wait for how many ready ones with max_surge 0',
@@ -530,7 +562,7 @@ describe('decideNextSteps without a possible step', () => {
           ...current(2, { available: false }),
         ],
       },
-      text: '3 of 5 replicas are ready, 2 not yet; 3 replicas that have to leave their nodes stop before their replacements start, and wait until 4 are ready: to stop them now, lower min_available and raise max_unavailable',
+      text: '3 of 5 replicas are ready, 2 not yet; 3 replicas that have to leave their nodes stop before their replacements start, and wait until 4 are ready: to go on before that, raise max_unavailable, and lower min_available if it is set',
     },
     {
       name: 'gives no advice while a draining replica waits for the end of another with max_surge 0',

@@ -22,7 +22,8 @@ export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './decisio
  */
 export function decideNextSteps(observed: RolloutObserved): RolloutDecision {
   const { strategy = ROLLING_UPDATE } = observed;
-  // RECREATE creates replicas beside existing ones only to replace draining ones.
+  // RECREATE creates replicas beside existing ones only to replace draining ones, and only where
+  // `minAvailable` permits no stop.
   if (strategy.kind === 'recreate')
     return decideRecreate(markMovingAsDraining({ ...observed, maxSurge: 0 }));
   const marked = markMovingAsDraining(observed);

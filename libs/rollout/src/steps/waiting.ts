@@ -28,7 +28,8 @@ export function explainSetWait(
     return waitFor(
       'notReady',
       'replicas',
-      `${available} of ${want} replicas are ready, ${describeUnready(want, tally)}${explainMissingRoom(limits, tally) || explainStopFirst(limits, tally)}`,
+      `${available} of ${want} replicas are ready, ${describeUnready(want, tally)}` +
+        (explainStopFirst(limits, tally) || explainMissingRoom(limits, tally)),
     );
   if (notYetAvailable > 0) return waitFor('notYetAvailable', 'replicas', explainSettling(tally));
   if (leaving > 0)
@@ -87,12 +88,13 @@ function explainMissingRoom(
 }
 
 /**
- * Returns which replicas wait to leave their nodes until enough replicas are ready, and the advice
- * for the user; empty when their replacements need not wait for their ends.
+ * Returns why an unready replica has no node, which replicas wait to leave their nodes until enough
+ * replicas are ready, and the advice for the user; empty when their replacements need not wait for
+ * their ends.
  */
 function explainStopFirst(
   limits: RolloutLimits & Pick<RolloutObserved, 'globalTargets'>,
-  { leaving, drainingAvailable }: ReplicaTally,
+  { leaving, drainingAvailable, available, unplaced }: ReplicaTally,
 ): string {
   const { want, minAvailable, batch, globalTargets } = limits;
   if (!stopsFirst(limits) || globalTargets !== undefined || leaving > 0 || drainingAvailable === 0)
@@ -104,10 +106,21 @@ function explainStopFirst(
     : 'that have to leave their nodes stop';
   const replacement = isOne ? 'its replacement starts' : 'their replacements start';
   return (
-    `; ${formatReplicaCount(drainingAvailable)} ${subject} before ${replacement}, and ` +
+    `${unplaced === undefined ? '' : `: ${unplaced}`}; ` +
+    `${formatReplicaCount(drainingAvailable)} ${subject} before ${replacement}, and ` +
     `${isOne ? 'waits' : 'wait'} until ${needed} are ready: ` +
-    `to stop ${isOne ? 'it' : 'them'} now, lower min_available and raise max_unavailable`
+    `to go on before that, ${adviseFewerReady(limits, available)}`
   );
+}
+
+/** Returns which of the limits to change so that a replica may stop with `available` replicas. */
+function adviseFewerReady({ want, minAvailable, batch }: RolloutLimits, available: number): string {
+  if (want - batch < available) return 'lower min_available';
+  if (minAvailable < available) return 'raise max_unavailable';
+  // The default of min_available is this number, and follows max_unavailable.
+  return minAvailable === want - batch
+    ? 'raise max_unavailable, and lower min_available if it is set'
+    : 'lower min_available and raise max_unavailable';
 }
 
 /** Returns the wait of a paused rollout with `others` replicas of other versions. */

@@ -76,7 +76,8 @@ export function getMaxLive(observed: RolloutObserved): number {
 
 /**
  * Returns true when old replicas end before their replacements start: no surge is allowed, and
- * `minAvailable` permits a stop. Never true for blue/green, which starts a whole set beside another.
+ * `minAvailable` permits a stop. Never true for blue/green, where a whole set starts beside the
+ * other.
  */
 export function permitsStopFirst({
   strategy,

@@ -358,7 +358,7 @@ describe('drain of a node', () => {
     expect(await drainOf(cluster, 'node-1')).toMatchObject({
       phase: DrainPhase.DRAINING,
       waiting: [
-        'default/web: 1 replica: 2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to stop it now, lower min_available and raise max_unavailable',
+        'default/web: 1 replica: 2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to go on before that, raise max_unavailable, and lower min_available if it is set',
       ],
     });
     agent.change(replicaId!, { ready: true });
