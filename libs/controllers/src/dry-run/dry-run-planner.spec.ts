@@ -1,4 +1,5 @@
 import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   PlanOutcome_Kind as OutcomeKind,
   PlanWarning_Kind as WarningKind,
@@ -7,6 +8,8 @@ import {
   Rollout_OnFailure as OnFailure,
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
+  TaintSchema,
+  Taint_Effect as Effect,
   WorkloadPlan_Action as Action,
   WorkloadSpec_Mode as Mode,
   type WorkloadPlan,
@@ -15,6 +18,7 @@ import {
 import {
   ControlRecordSchema,
   DrainRecordSchema,
+  EvictionRecordSchema,
   NodeRecordSchema,
   type NodeRecord,
 } from '@cloudless/api/store';
@@ -463,6 +467,44 @@ describe('DryRunPlanner.planMoves', () => {
     expect(result).toMatchObject({ lowestReady: 0, highestLive: 1, unplaced: 0, warnings: [] });
     expect(textsOf(result!)).toEqual(['stop 1 of version 1 (0/1)', 'create 1 of version 1 (0/1)']);
     expect(result?.placements.map(({ nodeId }) => nodeId)).toEqual(['node-2']);
+  });
+
+  it.each([
+    { name: 'stops first', rollout: { maxSurge: 0 }, force: false, waits: true },
+    { name: 'stops first, and is forced', rollout: { maxSurge: 0 }, force: true, waits: false },
+    { name: 'starts the replacement first', rollout: {}, force: false, waits: false },
+  ])(
+    'warns only where the drain would wait for a replica that is not ready, when the move $name',
+    async ({ rollout, force, waits }) => {
+      await openWith(['node-1', 'node-2', 'node-3']);
+      await runWorkload({ replicas: 3, rollout }, ['node-1', 'node-2', 'node-3']);
+      await bed.changeReplica('web-3', { ready: false });
+      const [result] = planDrain(drainedNode('node-1', force));
+      const expected =
+        'the drain of node-1 would wait: 2 of 3 replicas are ready, 1 not yet; 1 replica that has to leave its node stops before its replacement starts, and waits until 3 are ready: to go on before that, raise max_unavailable, and lower min_available if it is set';
+      expect(result?.warnings.filter((text) => text.includes('would wait'))).toEqual(
+        waits ? [expected] : [],
+      );
+      if (waits)
+        expect(result?.warningDetails).toMatchObject([{ kind: WarningKind.DOES_NOT_COMPLETE }]);
+    },
+  );
+
+  it('warns that the moves of a NO_EXECUTE taint and of a rebalance would wait for a replica that is not ready', async () => {
+    await openWith(['node-1', 'node-2', 'node-3']);
+    await runWorkload({ replicas: 3, rollout: { maxSurge: 0 } }, ['node-1', 'node-2', 'node-3']);
+    await bed.changeReplica('web-3', { ready: false });
+    const warning = /^the move would wait: 2 of 3 replicas are ready, 1 not yet; 1 replica that/;
+    const tainted = clone(NodeRecordSchema, bed.node('node-1'));
+    tainted.taints.push(create(TaintSchema, { key: 'bad', effect: Effect.NO_EXECUTE }));
+    expect(planDrain(tainted)[0]?.warnings).toEqual([expect.stringMatching(warning)]);
+    const control = clone(ControlRecordSchema, bed.control());
+    control.eviction = create(EvictionRecordSchema, {
+      ...{ replicaIds: ['web-1'], nodeIds: ['node-1'] },
+      until: timestampFromMs(bed.clock.wallTime() + 60_000),
+    });
+    const moved = dryRun.createPlanner().planRollout(Action.MOVE, bed.workload(), control);
+    expect(moved.warnings).toEqual([expect.stringMatching(warning)]);
   });
 
   it('warns that a forced drain goes below min_available', async () => {

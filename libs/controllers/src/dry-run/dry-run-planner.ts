@@ -28,6 +28,7 @@ import {
   warnIncomplete,
   warnIncompleteMove,
   warnMinAvailable,
+  warnMoveWait,
   warnSuperseded,
 } from './plan-warnings.js';
 import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
@@ -150,7 +151,10 @@ export class DryRunPlanner {
       ...this.toPlanFields(workload, { ...result, steps }),
       action,
       generation: workload.generation,
-      ...toWarningFields(isPause ? [] : warnIncomplete(result)),
+      ...toWarningFields([
+        ...(isPause ? [] : warnIncomplete(result)),
+        ...(action === Action.MOVE ? warnMoveWait(result, 'the move') : []),
+      ]),
     });
   }
 
@@ -222,6 +226,9 @@ export class DryRunPlanner {
             result,
             isUnfinished ? `the drain of ${node.id} would not finish: ` : '',
           ),
+          ...(isLeaving
+            ? warnMoveWait(result, isDrain ? `the drain of ${node.id}` : 'the move')
+            : []),
         ]),
       }),
     ];

@@ -58,6 +58,19 @@ function warn(result: DryRunResult, unplaced: number, subject: string): readonly
   return warnings;
 }
 
+/**
+ * Returns the warning that replicas would leave their nodes only when another replica is ready, which
+ * may never be. None beside replicas without a node, which have a warning of their own.
+ * @param subject - What would wait, for example `the drain of node-1`.
+ */
+export function warnMoveWait(
+  { moveWaitReason, unplaced }: DryRunResult,
+  subject: string,
+): readonly PlanWarning[] {
+  if (moveWaitReason === undefined || unplaced > 0) return [];
+  return [createWarning(Kind.DOES_NOT_COMPLETE, `${subject} would wait: ${moveWaitReason}`)];
+}
+
 /** Returns the warning that the change supersedes a rollout that is not complete. */
 export function warnSuperseded(
   control: ControlRecord | undefined,

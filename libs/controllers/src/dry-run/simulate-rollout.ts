@@ -1,13 +1,8 @@
 import { create } from '@bufbuild/protobuf';
-import {
-  ReplicaStatus_Phase as Phase,
-  WorkloadSpecSchema,
-  withDefaults,
-  type PlanOutcome,
-} from '@cloudless/api';
+import { WorkloadSpecSchema, withDefaults, type PlanOutcome } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { isLive, toCanonicalVersion } from '@cloudless/cluster-state';
+import { isLive, toCanonicalVersion, waitsForNode } from '@cloudless/cluster-state';
 import {
   advanceRollout,
   predictRollout,
@@ -26,6 +21,7 @@ import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout
 import { countStillWanted } from '../replica/finished.js';
 import { DryRunPlacement } from './dry-run-placement.js';
 import { findEndOfDecision } from './end-of-decision.js';
+import { findMoveWait } from './move-wait.js';
 import { countServing, describeOutcome } from './plan-outcome.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
@@ -74,6 +70,12 @@ export interface DryRunResult {
   readonly readyBefore: number;
   /** Reason why the workload does not reach its spec by itself; undefined when it does. */
   readonly stuckReason: string | undefined;
+  /**
+   * Reason why replicas that have to leave their nodes, and end before their replacements start,
+   * stay until another replica is ready; undefined when the first of them may stop at once. The
+   * steps assume that all replicas become ready.
+   */
+  readonly moveWaitReason: string | undefined;
   /** The state in which the workload stays. */
   readonly outcome: PlanOutcome;
 }
@@ -125,14 +127,9 @@ class WorkloadDryRun {
 
   run(): DryRunResult {
     const { uid } = this.workload;
-    const waiting = this.cluster
-      .replicasOf(uid)
-      .filter(
-        ({ desiredRunning, nodeId, phase }) =>
-          desiredRunning && nodeId === '' && phase === Phase.PENDING,
-      );
+    const waiting = this.cluster.replicasOf(uid).filter(waitsForNode);
     this.omitted = this.countOmitted();
-    const { observed } = this.advance();
+    const { observed, decision } = this.advance();
     const placed = this.placement.placeReplicas(waiting, observed);
     this.cluster.putReplicas(uid, [...placed, ...this.placement.unplaced]);
     let rounds = 0;
@@ -170,6 +167,7 @@ class WorkloadDryRun {
       minAvailable: observed.minAvailable,
       readyBefore: countServing(observed),
       stuckReason: this.stuckReason,
+      moveWaitReason: findMoveWait(this.workload, observed, decision),
       outcome: describeOutcome({
         observed: this.advance().observed,
         state: this.state,
