@@ -59,8 +59,8 @@ function warn(result: DryRunResult, unplaced: number, subject: string): readonly
 }
 
 /**
- * Returns the warning that replicas would leave their nodes only when another replica is ready, which
- * may never be. None beside replicas without a node, which have a warning of their own.
+ * Returns the warning that replicas would leave their nodes only when another replica is ready,
+ * which may never be. None beside replicas without a node, which have a warning of their own.
  * @param subject - What would wait, for example `the drain of node-1`.
  */
 export function warnMoveWait(

@@ -5,9 +5,9 @@ import type { Cluster, Placement, PlacementRequest } from '@cloudless/scheduler'
 import { findRequestedEviction } from '../drain/eviction.js';
 
 /**
- * Returns the nodes that replicas of a workload leave or have left on request, and that new replicas
- * of a version therefore avoid. None for a version that is not active: the new replicas of an update
- * replace no moved replica.
+ * Returns the nodes that replicas of a workload leave or have left on request, and that new
+ * replicas of a version therefore avoid. None for a version that is not active: the new replicas
+ * of an update replace no moved replica.
  * @param nowMs - Wall-clock milliseconds: the request ends by time.
  */
 export function findLeftNodes(
