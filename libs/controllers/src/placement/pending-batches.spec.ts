@@ -7,6 +7,7 @@ import {
   type ReplicaRecord,
 } from '@cloudless/api/store';
 import { PendingBatches, type PendingView } from './pending-batches.js';
+import { WaitingReplicas } from './waiting-replicas.js';
 
 interface WaitingWorkload {
   readonly uid: string;
@@ -15,7 +16,17 @@ interface WaitingWorkload {
 }
 
 type Fields = Partial<
-  Pick<ReplicaRecord, 'version' | 'onlyNodeId' | 'nodeId' | 'phase' | 'reason' | 'desiredRunning'>
+  Pick<
+    ReplicaRecord,
+    | 'version'
+    | 'onlyNodeId'
+    | 'nodeId'
+    | 'nominatedNodeId'
+    | 'phase'
+    | 'reason'
+    | 'desiredRunning'
+    | 'sequence'
+  >
 >;
 
 /** A view of workloads that counts how often the whole list of waiting replicas is read. */
@@ -161,5 +172,20 @@ describe('PendingBatches', () => {
     batches.beginRound();
     expect(drainRound(batches)).toEqual(workloads.map(({ uid }) => uid));
     expect(reads.unplaced).toBe(1);
+  });
+});
+
+describe('WaitingReplicas', () => {
+  it('keeps the other replicas with the reason of a nominated replica that leaves', () => {
+    const waiting = new WaitingReplicas();
+    const reason = 'the scheduler cannot decide';
+    const nominated = aReplica('web', 1, { sequence: 1n, reason, nominatedNodeId: 'node-1' });
+    const other = aReplica('web', 2, { sequence: 2n, reason });
+    waiting.add(nominated);
+    waiting.add(other);
+    expect(waiting.delete(nominated)).toBe(true);
+    expect(waiting.listFirst(9, () => false)).toEqual([other.id]);
+    expect(waiting.delete(other)).toBe(true);
+    expect(waiting.size).toBe(0);
   });
 });

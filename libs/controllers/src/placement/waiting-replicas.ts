@@ -48,7 +48,7 @@ export class WaitingReplicas {
     const list = this.findList(replica);
     if (list?.delete(Number(replica.sequence), replica.id) !== true) return false;
     this.count -= 1;
-    if (list.size === 0) this.byReason.delete(replica.reason);
+    if (list.size === 0 && list !== this.nominated) this.byReason.delete(replica.reason);
     return true;
   }
 

@@ -53,7 +53,7 @@ export class StepQueue {
     this.slots = new FreeSlots(
       creates ? pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)) : [],
       new Set(this.slotOfNode.values()),
-      pass.waiting,
+      creates ? pass.waiting?.createSlotTest() : undefined,
     );
   }
 
@@ -252,12 +252,12 @@ class FreeSlots {
 
   /**
    * @param reserved - Slots that {@link allocate} returns only as `preferred`.
-   * @param waiting - Further replicas that occupy slots.
+   * @param isOccupied - Returns true for the slots of further replicas. Default: there are none.
    */
   constructor(
     replicas: readonly ReplicaRecord[],
     private readonly reserved: ReadonlySet<number>,
-    private readonly waiting: WorkloadPass['waiting'],
+    private readonly isOccupied: (slot: number) => boolean = () => false,
   ) {
     this.occupied = new Set(replicas.map(({ slot }) => slot));
   }
@@ -274,8 +274,6 @@ class FreeSlots {
   }
 
   private isFree(slot: number): boolean {
-    return (
-      !this.occupied.has(slot) && !this.reserved.has(slot) && this.waiting?.hasSlot(slot) !== true
-    );
+    return !this.occupied.has(slot) && !this.reserved.has(slot) && !this.isOccupied(slot);
   }
 }

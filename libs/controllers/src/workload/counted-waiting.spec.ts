@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { TestBed } from '../testing/test-bed.js';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { copyReplica } from '@cloudless/cluster-state';
+import { TestBed, type ReplicaChanges } from '../testing/test-bed.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
 
 /** One change of the scenario. `at` chooses the replica. */
@@ -77,5 +79,39 @@ describe('WorkloadReconciler with waiting replicas that are only counted', () =>
       }),
       { numRuns: 30 },
     );
+  });
+
+  it('gives no slot twice when replicas are placed between two commits of a decision', async () => {
+    const bed = await TestBed.open({ nodes: ['node-1', 'node-2'] });
+    bed.use(new WorkloadReconciler(bed.dependencies({ minCountedWaiting: 1 })));
+    await bed.createWorkload({ replicas: 400, command: ['run'] });
+    await bed.advance();
+    const update = async (replicas: readonly ReplicaRecord[], fields: ReplicaChanges) => {
+      const transaction = bed.state.transaction();
+      for (const { id } of replicas) {
+        const stored = bed.state.view().replica(id);
+        if (stored !== undefined)
+          transaction.updateReplica(stored, copyReplica(stored.value, fields));
+      }
+      await bed.state.commit(transaction);
+    };
+    const [low, high] = [bed.replicas().slice(0, 200), bed.replicas().slice(200)];
+    const running = low.filter(({ slot }) => slot % 2 === 0).slice(0, 90);
+    await update(running, { nodeId: 'node-1', phase: Phase.RUNNING, ready: true });
+    await bed.advance(60_000);
+    let isPlaced = false;
+    bed.state.subscribe((changes) => {
+      if (isPlaced || !changes.some(({ kind, before }) => kind === 'replica' && !before)) return;
+      isPlaced = true;
+      const waiting = [...low.filter(({ slot }) => slot % 2 === 1).reverse(), ...high];
+      void update(waiting.slice(0, 80), { nodeId: 'node-2', phase: Phase.ASSIGNED });
+    });
+    await update(running, { ready: false, lost: true, desiredRunning: false });
+    await bed.advance(60_000);
+    expect(isPlaced).toBe(true);
+    const live = bed.replicas().filter(({ lost, desiredRunning }) => desiredRunning && !lost);
+    expect(live).toHaveLength(400);
+    expect(new Set(live.map(({ slot }) => slot)).size).toBe(400);
+    await bed.close();
   });
 });

@@ -10,13 +10,14 @@ let reconciler: WorkloadReconciler;
 async function open(
   replicas: number,
   changes: (index: number) => ReplicaChanges = () => ({}),
+  options: { readonly replicasPerTurn?: number } = {},
 ): Promise<void> {
   bed = await TestBed.open({ nodes: ['node-1'] });
   await bed.createWorkload({ replicas });
   await bed.changeControl({ activeVersion: 1, observedGeneration: 1n });
   await bed.addReplicas(replicas, changes);
   await bed.advance(60_000);
-  reconciler = new WorkloadReconciler(bed.dependencies({}));
+  reconciler = new WorkloadReconciler(bed.dependencies(options));
   bed.use(reconciler);
 }
 afterEach(() => bed.close());
@@ -56,6 +57,22 @@ describe('WorkloadReconciler that deletes a workload with many replicas', () => 
     expect(bed.replicas()).toEqual([]);
     expect(bed.state.view().workload('web')).toBeUndefined();
     expect(bed.events('WorkloadDeleted')).toHaveLength(1);
+  });
+
+  it('deletes every replica when a turn ends within the replicas of two conflicts', async () => {
+    await open(200, () => waiting, { replicasPerTurn: 270 });
+    const commit = bed.state.commit.bind(bed.state);
+    let commits = 0;
+    bed.state.commit = async (transaction) => {
+      commits += 1;
+      if (commits <= 2) throw new CloudlessError('conflict', 'a record has changed');
+      return commit(transaction);
+    };
+    await bed.deleteWorkload();
+    await bed.advance();
+    expect(commits).toBeGreaterThan(2);
+    expect(bed.replicas()).toEqual([]);
+    expect(bed.state.view().workload('web')).toBeUndefined();
   });
 
   it('stops every replica when replicas change between two commits', async () => {

@@ -33,9 +33,10 @@ export interface WorkloadDeletionDeps {
   readonly commit: (pass: WorkloadPass) => ReturnType<typeof commitPart>;
   /** Ends a pass between two commits. */
   readonly signal: StopSignal;
+  /** Replicas after which other work runs. Default: 10 000 observations take some 20 ms. */
+  readonly replicasPerTurn?: number;
 }
 
-/** Replicas after which other work runs: 10 000 observations take some 20 ms. */
 const REPLICAS_PER_TURN = 10_000;
 
 /**
@@ -85,6 +86,8 @@ export class WorkloadDeletion {
       const replicas = await this.takeReplicas(pass);
       if (pass.transaction.size === 0 && !this.hasControlChanged(pass)) {
         if (this.hasLeaving) return { kind: 'done' };
+        // The workload stays as long as any of its replicas does.
+        if (this.hasMoreReplicas()) return { kind: 'again' };
         const tombstones = [...this.tombstones.values()];
         addWorkloadRemoval({ ...pass, replicas: tombstones }, state.view(), clock.wallTime());
         return commitOrReconcileAgain(state, pass.transaction);
@@ -94,11 +97,19 @@ export class WorkloadDeletion {
         this.writeCount += pass.transaction.size;
         this.control = { value: pass.nextControl, revision: result.revision };
       } else if (result.kind === 'again' && this.isCurrent(pass)) {
-        this.retried = replicas.map(({ value }) => value.id);
-        this.available += this.countAvailableOf(this.retried);
+        const ids = replicas.map(({ value }) => value.id);
+        // A turn may have ended within the replicas of an earlier conflict.
+        this.retried = [...ids, ...this.retried];
+        this.available += this.countAvailableOf(ids);
       } else return result;
     }
     return { kind: 'done' };
+  }
+
+  private hasMoreReplicas(): boolean {
+    for (const { value } of this.deps.state.view().replicasOf(this.uid))
+      if (!isTombstone(value)) return true;
+    return false;
   }
 
   private get uid(): string {
@@ -205,10 +216,10 @@ export class WorkloadDeletion {
     });
   }
 
-  /** Counts a replica; true after {@link REPLICAS_PER_TURN} of them. */
+  /** Counts a replica; true after the replicas of a turn. */
   private isTurnOver(): boolean {
     this.read += 1;
-    return this.read % REPLICAS_PER_TURN === 0;
+    return this.read % (this.deps.replicasPerTurn ?? REPLICAS_PER_TURN) === 0;
   }
 
   /** Lets other work run. */

@@ -23,7 +23,7 @@ const describeCounts = (counted: CountedWaiting | undefined, slots: number) =>
     count: counted.count,
     version: counted.version,
     otherIds: [...counted.otherIds].sort(),
-    slots: Array.from({ length: slots }, (_, slot) => counted.hasSlot(slot)),
+    slots: Array.from({ length: slots }, (_, slot) => counted.createSlotTest()(slot)),
   };
 
 describe('ManyWaiting', () => {

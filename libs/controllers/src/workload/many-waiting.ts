@@ -3,8 +3,8 @@ import { waitsForNode, type Stored } from '@cloudless/cluster-state';
 import { isGlobal } from '../rollout/global-targets.js';
 
 /**
- * Waiting replicas of a workload from which on they are counted. Below, a look at each of them takes
- * a few milliseconds at most.
+ * Least number of waiting replicas at which the waiting replicas of a workload are counted instead
+ * of read. Fewer of them are read in a few milliseconds.
  */
 export const MIN_COUNTED = 10_000;
 
@@ -15,8 +15,12 @@ export interface CountedWaiting {
   readonly version: number | undefined;
   /** The ids of all other replicas, in any order. */
   readonly otherIds: ReadonlySet<string>;
-  /** Returns true when a waiting replica has the slot. */
-  hasSlot(slot: number): boolean;
+  /**
+   * Returns a test that is true for a slot that a waiting replica has now. The test stays as it is
+   * when replicas change: a decision spans several commits, and a replica that is placed between two
+   * of them keeps its slot.
+   */
+  createSlotTest(): (slot: number) => boolean;
   /**
    * Returns true when a pass over the workload needs its waiting replicas as a count only, as far as
    * the records of the workload show: passes have applied its spec, and all have its version.
@@ -56,9 +60,9 @@ export class ManyWaiting {
   }
 
   /**
-   * Takes a change of a replica into account, also one that the replicas passed to {@link begin} show
-   * already. Ends the count when only half as many replicas wait as are needed to begin, and when two
-   * of them have one slot.
+   * Takes a change of a replica into account, also one that the replicas passed to {@link begin}
+   * show already. Ends the count when only half as many replicas wait as are needed to begin, and
+   * when two of them share a slot.
    */
   applyChange(
     uid: string,
@@ -84,8 +88,8 @@ class Counted implements CountedWaiting {
   /** Mark of the waiting replica of each slot; 0 without one. */
   private slots = new Float64Array(1_024);
   /**
-   * True when two waiting replicas had one slot, which never happens. The count would lack one of
-   * them, and passes would create further replicas for it.
+   * True when two waiting replicas share a slot, which is a fault. The count would lack one of them,
+   * and passes would create further replicas for the missing one.
    */
   hasSharedSlot = false;
 
@@ -107,8 +111,9 @@ class Counted implements CountedWaiting {
     );
   }
 
-  hasSlot(slot: number): boolean {
-    return (this.slots[slot] ?? 0) > 0;
+  createSlotTest(): (slot: number) => boolean {
+    const marks = this.slots.slice();
+    return (slot) => (marks[slot] ?? 0) > 0;
   }
 
   add(replica: ReplicaRecord): void {

@@ -57,6 +57,8 @@ export interface WorkloadReconcilerDeps {
   readonly tracer?: Tracer;
   /** Waiting replicas of a workload from which on passes only count them. Default 10 000. */
   readonly minCountedWaiting?: number;
+  /** Replicas that a deletion reads before other work runs. Default 10 000. */
+  readonly replicasPerTurn?: number;
 }
 
 /**
