@@ -29,6 +29,8 @@ export function isNoSpace(reason: unknown): boolean {
 export class DiskReserve {
   private readonly folder: string;
   private isComplete = false;
+  /** Number of times that files left the reserve. */
+  private removals = 0;
   private refilling: Promise<void> | undefined;
   private hasWarned = false;
 
@@ -52,7 +54,7 @@ export class DiskReserve {
     try {
       const [largest] = (await this.listFiles()).sort((a, b) => b.bytes - a.bytes);
       if (largest === undefined || (await this.readFreeBytes()) >= FILE_BYTES) return;
-      this.isComplete = false;
+      this.noteRemoval();
       await rm(join(this.folder, largest.name), { force: true });
     } catch (reason) {
       this.log.warn('disk reserve not used', errorFields(reason));
@@ -70,6 +72,7 @@ export class DiskReserve {
   }
 
   private async createMissing(): Promise<void> {
+    const { removals } = this;
     try {
       await makeDirectory(this.folder, 0o700);
       const names = Array.from({ length: FILE_COUNT }, (_, index) => `${index}`);
@@ -78,7 +81,8 @@ export class DiskReserve {
         if ((await this.readFreeBytes()) < FREE_BYTES_TO_REFILL) return;
         await this.createFile(name);
       }
-      this.isComplete = true;
+      // A file that left meanwhile may be one that was measured before.
+      this.isComplete = removals === this.removals;
     } catch (reason) {
       if (this.hasWarned || isNoSpace(reason)) return;
       this.hasWarned = true;
@@ -97,7 +101,7 @@ export class DiskReserve {
       .filter((file) => file.bytes >= bytes)
       .sort((a, b) => a.bytes - b.bytes);
     for (const { name } of smallestFirst) {
-      this.isComplete = false;
+      this.noteRemoval();
       try {
         await rename(join(this.folder, name), path);
         return name;
@@ -120,8 +124,13 @@ export class DiskReserve {
 
   /** Gives all files of the reserve back to the file system. */
   async release(): Promise<void> {
-    this.isComplete = false;
+    this.noteRemoval();
     await rm(this.folder, { recursive: true, force: true });
+  }
+
+  private noteRemoval(): void {
+    this.isComplete = false;
+    this.removals += 1;
   }
 
   /**

@@ -130,8 +130,9 @@ export class FileAgentStore implements AgentStore {
       // A rename keeps the content and needs no space.
       await rename(path, join(folder, toFileName(replicaId, MARKED)));
     } catch (reason) {
-      if (errorCodeOf(reason) === 'ENOENT') return; // nothing is stored, or the mark is there
-      throw reason;
+      // Nothing is stored, or the mark is there: an earlier call may not have flushed the folder.
+      if (errorCodeOf(reason) !== 'ENOENT') throw reason;
+      return syncFolder(folder);
     }
     this.marked.add(replicaId);
     await syncFolder(folder);

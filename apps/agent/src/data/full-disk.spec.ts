@@ -240,6 +240,19 @@ describe('DiskReserve', () => {
     expect(await inodes()).toEqual(before);
   });
 
+  it('is filled again after a writer has taken a file while the missing files were made', async () => {
+    let calls = 0;
+    const reserve: DiskReserve = new DiskReserve(directory, silentLog, async () => {
+      calls += 1;
+      if (calls === 5) await reserve.take(join(directory, 'draft'), 1);
+      return 2 ** 40;
+    });
+    await reserve.refill();
+    expect(await listReserve(directory)).toHaveLength(7);
+    await reserve.refill();
+    expect(await listReserve(directory)).toHaveLength(8);
+  });
+
   it('is not made while there is little space, so that others have the last space', async () => {
     let freeBytes = 4 * RESERVE_BYTES - 1;
     const reserve = new DiskReserve(directory, silentLog, async () => freeBytes);
