@@ -899,7 +899,7 @@ export const manifestSchema: RootSchema = {
      ],
      "enumDescriptions": [
       "Replaces replicas step by step.",
-      "Stops all old replicas, then starts the new ones.",
+      "Stops all old replicas, then starts the new ones. Drains and other moves also stop first, where `minAvailable` is below the desired number.",
       "Starts all new replicas beside the old ones, then switches the endpoints to the new version."
      ]
     },
@@ -916,7 +916,7 @@ export const manifestSchema: RootSchema = {
      "maximum": 1000000
     },
     "minAvailable": {
-     "description": "Number of available replicas that rollouts, drains and preemptions always keep, and scale-downs to this number or more. A value above the desired number counts as the desired number: a scale-down below it is made. Default: the desired number minus `maxUnavailable`; when `maxUnavailable` is 0, the desired number minus 1, but at least 1.",
+     "description": "Fewest available replicas that rollouts, drains, preemptions, moves of a rebalance and scale-downs leave. RECREATE updates and forced drains do not keep it. A value above the desired number counts as the desired number, so a scale-down is never refused for it. Default: the desired number minus `maxUnavailable`; when `maxUnavailable` is 0, the desired number minus 1, but at least 1.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000

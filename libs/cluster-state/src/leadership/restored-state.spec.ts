@@ -137,7 +137,7 @@ describe('a store that was restored from a backup', () => {
       const state = await open(store, holder);
       await settle();
       await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(
-        /^the store was restored from a backup; nothing is started, stopped or changed until .* run: cloudlessctl admin accept-restored-state$/,
+        /^the store was restored from a backup; nothing is started, stopped or changed until an operator accepts this state; when the nodes that still exist are connected, run: cloudlessctl admin accept-restored-state$/,
       );
       await state.commitObserved(aNode(state, 'seen'));
       expect(systemEvents(state)).toMatchObject([

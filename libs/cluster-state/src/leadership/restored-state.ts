@@ -60,7 +60,7 @@ function isRestoreMark({ nodeId }: RestoredState): boolean {
 function describeRestoreMark(): string {
   return (
     'the store was restored from a backup; nothing is started, stopped or changed until an ' +
-    `operator accepts this state; when the nodes are connected, run: ${ACCEPT_COMMAND}`
+    `operator accepts this state; when the nodes that still exist are connected, run: ${ACCEPT_COMMAND}`
   );
 }
 

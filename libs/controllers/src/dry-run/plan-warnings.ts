@@ -22,9 +22,9 @@ export function warnIncomplete(result: DryRunResult): readonly PlanWarning[] {
 }
 
 /**
- * Returns the same warnings about a change of a node. All replicas without a node count: a drain does
- * not finish while they wait.
- * @param subject - Begin of the sentence about replicas without a node: `the drain of node-1 would
+ * Returns the same warnings about a change of a node. Also counts replicas that waited before: the
+ * drain needs nodes for their replacements. Whether the drain itself finishes is said by `subject`.
+ * @param subject - Start of the sentence about replicas without a node: `the drain of node-1 would
  *   not finish: `. Default: empty.
  */
 export function warnIncompleteMove(result: DryRunResult, subject = ''): readonly PlanWarning[] {

@@ -162,7 +162,7 @@ describe('cloudlessctl admin verify and restore', () => {
       stdout:
         `${dataDir}: restored revision 2 of cluster cluster-1, 2 entries, 155 bytes\n` +
         `start a coordinator with: cloudless-coordinator --data-dir ${dataDir}\n` +
-        'the coordinator decides nothing until the state is accepted; when all nodes are connected, run: cloudlessctl admin accept-restored-state\n',
+        'nothing is started, stopped or changed until an operator accepts this state; when the nodes that still exist are connected, run: cloudlessctl admin accept-restored-state\n',
       servers: [],
     });
     const store = await openLmdbStateStore({ directory: dataDir, clock: new ManualClock() });

@@ -39,11 +39,9 @@ function summarise(service: Service): string {
   const { spec, status } = service;
   if (spec?.externalName) return `${subject} leads to ${spec.externalName} outside the cluster.`;
   const { readyEndpoints = 0, totalEndpoints = 0, conditions = [] } = status ?? {};
-  const hasNoProxy = conditions.some(
-    ({ type, holds }) => type === ServiceCondition_Type.NETWORK_PROXY_PRESENT && !holds,
-  );
+  const hasNoProxy = conditions.some(({ reason, holds }) => reason === 'NoNetworkProxy' && !holds);
   if (readyEndpoints > 0 && hasNoProxy)
-    return `${subject}: ${readyEndpoints} of ${formatCount(totalEndpoints, 'endpoint')} ${readyEndpoints === 1 ? 'is' : 'are'} ready, but no node has a network proxy.`;
+    return `${subject}: ${readyEndpoints} of ${formatCount(totalEndpoints, 'endpoint')} ${readyEndpoints === 1 ? 'is' : 'are'} ready, but no node has a network proxy; start agents with --network on or auto.`;
   if (readyEndpoints > 0)
     return `${subject}: ${readyEndpoints} of ${formatCount(totalEndpoints, 'endpoint')} receive connections.`;
   const cause = conditions.find(

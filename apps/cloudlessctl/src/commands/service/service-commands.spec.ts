@@ -351,7 +351,11 @@ describe('explain of a service', () => {
 });
 
 describe('explain of a service in a cluster without network proxies', () => {
-  it('does not say that ready endpoints receive connections', async () => {
+  const { NETWORK_PROXY_PRESENT, EXTERNAL_IPS_SERVED } = ServiceCondition_Type;
+  it.each([
+    { condition: 'NETWORK_PROXY_PRESENT', type: NETWORK_PROXY_PRESENT },
+    { condition: 'EXTERNAL_IPS_SERVED', type: EXTERNAL_IPS_SERVED },
+  ])('says with $condition false that no node has a network proxy', async ({ type }) => {
     const service = create(ServiceSchema, {
       ...{ namespace: 'default', name: 'web', spec: { workload: 'web' } },
       status: {
@@ -359,7 +363,7 @@ describe('explain of a service in a cluster without network proxies', () => {
         conditions: [
           { type: ServiceCondition_Type.HAS_ENDPOINTS, holds: true },
           {
-            ...{ type: ServiceCondition_Type.NETWORK_PROXY_PRESENT, holds: false },
+            ...{ type, holds: false },
             ...{ reason: 'NoNetworkProxy', message: 'no node has a network proxy' },
           },
         ],
@@ -369,7 +373,7 @@ describe('explain of a service in a cluster without network proxies', () => {
       network: { ...network, getService: () => service },
     });
     expect(stdout).toContain(
-      'service default/web: 1 of 1 endpoint is ready, but no node has a network proxy.\n',
+      'service default/web: 1 of 1 endpoint is ready, but no node has a network proxy; start agents with --network on or auto.\n',
     );
   });
 });

@@ -1981,9 +1981,9 @@ export const PlannedChangeSchema: GenMessage<PlannedChange> = /*@__PURE__*/
 
 /**
  * Replaces running replicas of one workload by replicas on other nodes, as a drain does: each
- * replacement starts first, or after the end of the replica with `max_surge` 0 or RECREATE, where
- * `min_available` is below the desired number. A replica stops only while `min_available` other
- * replicas are available. New replicas of the active version start on a node that none of the
+ * replacement starts first. With `max_surge` 0 or RECREATE, and `min_available` below the desired
+ * number, the old replica ends first. A replica stops only while `min_available` other replicas are
+ * available. New replicas of the active version start on a node that none of the
  * replicas leaves, and on the other nodes only while no such node fits. Replicas that have not left
  * within 10 minutes stay, and the choice of nodes is free again; a further request gives earlier
  * ones 10 minutes again. NOT_FOUND for a replica that does not run. FAILED_PRECONDITION while a

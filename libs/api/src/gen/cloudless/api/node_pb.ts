@@ -398,9 +398,9 @@ export enum Condition_Type {
   NETWORK_PROXY_DEGRADED = 7,
 
   /**
-   * Less than 5 % and less than 1 GiB of the file system of the agent's data directory is free,
-   * or was free and not yet twice as much is. Nothing new is placed on the node; running replicas
-   * stay.
+   * Less than 5 % and less than 1 GiB of the file system of the agent's data directory is free.
+   * The condition ends when twice as much is free. Nothing new is placed on the node; running
+   * replicas stay.
    *
    * @generated from enum value: DISK_FULL = 8;
    */

@@ -1284,10 +1284,11 @@ export type Rollout = Message<"cloudless.api.Rollout"> & {
   maxUnavailable?: number | undefined;
 
   /**
-   * Number of available replicas that rollouts, drains and preemptions always keep, and scale-downs
-   * to this number or more. A value above the desired number counts as the desired number: a
-   * scale-down below it is made. Default: the desired number minus `max_unavailable`; when
-   * `max_unavailable` is 0, the desired number minus 1, but at least 1.
+   * Fewest available replicas that rollouts, drains, preemptions, moves of a rebalance and
+   * scale-downs leave. RECREATE updates and forced drains do not keep it. A value above the desired
+   * number counts as the desired number, so a scale-down is never refused for it. Default: the
+   * desired number minus `max_unavailable`; when `max_unavailable` is 0, the desired number minus 1,
+   * but at least 1.
    *
    * @generated from field: optional int32 min_available = 4;
    */
@@ -1443,7 +1444,8 @@ export enum Rollout_Strategy {
   ROLLING_UPDATE = 0,
 
   /**
-   * Stops all old replicas, then starts the new ones.
+   * Stops all old replicas, then starts the new ones. Drains and other moves also stop first,
+   * where `min_available` is below the desired number.
    *
    * @generated from enum value: RECREATE = 1;
    */
