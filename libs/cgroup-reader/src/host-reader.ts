@@ -71,8 +71,9 @@ export interface HostReader {
   readUsage(): Promise<HostUsage>;
   /**
    * Reads the pressure conditions. Pressure begins above 85 % and ends below 80 %, and a full disk
-   * ends with twice the free space below which it began, so the result depends on the previous call. Without `/proc/meminfo` and without a memory limit, memory
-   * pressure is never reported: other operating systems do not count reclaimable memory as free.
+   * ends with twice the free space below which it began, so the result depends on the previous
+   * call. Without `/proc/meminfo` and without a memory limit, memory pressure is never reported:
+   * other operating systems do not count reclaimable memory as free.
    * @throws The same errors as {@link readCapacity}.
    */
   readConditions(): Promise<PressureConditions>;

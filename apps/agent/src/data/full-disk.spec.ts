@@ -182,15 +182,15 @@ describe('FileAgentStore on a full disk', () => {
     expect((await stat(file)).nlink).toBe(1);
   });
 
-  describe('marks a replica as stopped', () => {
-    it('without writing, and the next agent loads everything else unchanged', async () => {
+  describe('mark of a stopped replica', () => {
+    it('marks a replica without writing, and the next agent loads everything else unchanged', async () => {
       Object.assign(disk, { isFull: true, isContested: true });
       await store.markStopped('web-1');
       await store.markStopped('web-1');
       expect(await load()).toEqual({ identity, replicas: [{ ...replica, stopped: true }] });
     });
 
-    it('also by a later save, which a crash may interrupt', async () => {
+    it('keeps a replica stopped when a crash interrupts a save after the mark', async () => {
       await store.markStopped('web-1');
       const [name = ''] = await readdir(join(directory, 'replicas'));
       const mark = await readFile(join(directory, 'replicas', name));
@@ -204,13 +204,13 @@ describe('FileAgentStore on a full disk', () => {
       expect(await load()).toEqual({ identity, replicas: [{ ...replica, stopped: true }] });
     });
 
-    it('and keeps the mark when a save says nothing of a stop', async () => {
+    it('keeps the mark when a later save says nothing of a stop', async () => {
       await store.markStopped('web-1');
       await store.saveReplica(replica);
       expect((await load()).replicas).toEqual([{ ...replica, stopped: true }]);
     });
 
-    it('until the replica is removed; an unknown id has no effect', async () => {
+    it('removes the mark with its replica, and ignores the mark of an unknown id', async () => {
       await store.markStopped('nobody-1');
       await store.markStopped('web-1');
       await store.removeReplica('web-1');

@@ -43,7 +43,7 @@ describe('describeCallFailure', () => {
     expect(describeCallFailure(reset, target, 0)).toMatchObject({
       exitCode: ExitCode.unavailable,
       message:
-        'the connection to the coordinator (http://127.0.0.1:8080) was lost before the call ended. Repeat the command; before a change is repeated, check whether the change was made',
+        'the connection to the coordinator (http://127.0.0.1:8080) was lost before the call ended. Check whether the change was made, then repeat the command',
     });
   });
 

@@ -91,7 +91,7 @@ export function describeCallFailure(
   if (isServerReset(reason))
     return new CliFailure(
       ExitCode.unavailable,
-      `the connection to the coordinator (${target.server}) was lost before the call ended. Repeat the command; before a change is repeated, check whether the change was made`,
+      `the connection to the coordinator (${target.server}) was lost before the call ended. Check whether the change was made, then repeat the command`,
       { cause: reason },
     );
   const hint = readLeaderHint(reason);

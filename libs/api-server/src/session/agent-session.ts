@@ -129,7 +129,7 @@ export class AgentSession {
     for (const report of inventory.values())
       this.handleOrphan(report, view.replica(report.replicaId)?.value);
     // Orphans of an earlier session that the agent does not have any more.
-    this.deps.runningOrphans.keep(this.nodeId, (id) => this.orphans?.has(id) === true);
+    this.deps.runningOrphans.retainOnly(this.nodeId, (id) => this.orphans?.has(id) === true);
     this.isAdmitted = true;
     this.outbox.push(
       'admitted',

@@ -163,7 +163,8 @@ export function listOrdersAfter(
     isOrphan(view.replica(report.replicaId)?.value, nodeId, report),
   );
   return [
-    // Without the network: the answer of a Heartbeat has no later message that ends the wait.
+    // `network` is left out: a Heartbeat has no later message that would end a wait for the
+    // network.
     ...listPendingOrders({ state: deps.state }, nodeId, acknowledged),
     ...orphans.flatMap((report) => createOrphanOrder(deps, report) ?? []),
   ];

@@ -33,11 +33,11 @@ export class RunningOrphans {
     const { state, nodes } = deps;
     this.unsubscribes = [
       nodes.subscribe((nodeId) => {
-        if (nodes.status(nodeId).phase === NodePhase.LOST) this.keep(nodeId, () => false);
+        if (nodes.status(nodeId).phase === NodePhase.LOST) this.retainOnly(nodeId, () => false);
       }),
       state.subscribe((changes) => {
         for (const { kind, id, after } of changes)
-          if (kind === 'node' && after === undefined) this.keep(id, () => false);
+          if (kind === 'node' && after === undefined) this.retainOnly(id, () => false);
       }),
     ];
   }
@@ -62,10 +62,10 @@ export class RunningOrphans {
   }
 
   /**
-   * Removes the other orphans of a node.
+   * Removes the orphans of a node for which `isKept` returns false.
    * @param isKept - Returns true for the id of a replica that is an orphan still.
    */
-  keep(nodeId: string, isKept: (replicaId: string) => boolean): void {
+  retainOnly(nodeId: string, isKept: (replicaId: string) => boolean): void {
     for (const ofWorkload of [...this.byWorkload.values()])
       for (const orphan of [...ofWorkload.values()])
         if (orphan.nodeId === nodeId && !isKept(orphan.replicaId)) this.remove(orphan);

@@ -109,8 +109,8 @@ const MIN_INTERVAL_MS = 20;
  */
 const INTERVAL_MS_PER_READER = 0.1;
 /**
- * Time between two looks whether a state that went back in time has been accepted. Endpoints must
- * be right within 5 s after the acceptance.
+ * Interval of the check whether the restored state has been accepted. Endpoints must be right
+ * within 5 s after the acceptance.
  */
 const ACCEPTANCE_POLL_MS = 500;
 const LOG_BYTES = 16 * 1024 * 1024;

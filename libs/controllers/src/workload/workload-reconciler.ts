@@ -55,7 +55,10 @@ export interface WorkloadReconcilerDeps {
   readonly log: Log;
   readonly meter?: Meter;
   readonly tracer?: Tracer;
-  /** Waiting replicas of a workload from which on passes only count them. Default 10 000. */
+  /**
+   * Least number of waiting replicas at which a workload's waiting replicas are counted instead of
+   * read. Default 10 000.
+   */
   readonly minCountedWaiting?: number;
   /** Replicas that a deletion reads before other work runs. Default 10 000. */
   readonly replicasPerTurn?: number;

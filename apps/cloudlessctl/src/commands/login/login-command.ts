@@ -64,7 +64,7 @@ async function login(invocation: LocalInvocation): Promise<void> {
   const { userBefore } = target;
   if (userBefore !== undefined && userBefore !== loggedIn.user)
     await session.printNotice(
-      `the context ${target.name} was ${userBefore} before, and is ${loggedIn.user} now; to keep a context for each user, log in with --name`,
+      `the context ${target.name} now has the identity of ${loggedIn.user}; before: ${userBefore}; to keep a context for each user, log in with --name`,
     );
   await withSession(session, target, loggedIn.access, (opened) => printIdentity(opened));
 }

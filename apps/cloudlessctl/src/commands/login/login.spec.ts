@@ -157,7 +157,7 @@ describe('cloudlessctl login', () => {
       });
       expect(exitCode).toBe(0);
       const notice =
-        'the context prod was user/admin before, and is user/ada now; to keep a context for each user, log in with --name\n';
+        'the context prod now has the identity of user/ada; before: user/admin; to keep a context for each user, log in with --name\n';
       expect(stderr.endsWith(notice)).toBe(says);
     },
   );

@@ -31,7 +31,7 @@ export async function drainNodes(invocation: Invocation): Promise<void> {
       change: { case: 'drain', value: { nodeId, ...drainOptions } },
     }));
   };
-  const confirmation = { isForced: hasFlag(invocation, 'force'), failsDryRun: true };
+  const confirmation = { isForced: hasFlag(invocation, 'force'), dryRunUsesExitCode: true };
   if (await handleChangeOptions(invocation, createDrainChanges, confirmation)) return;
   requireOperands(invocation, 'nodes');
   // A mistyped name must not leave a part of the drains behind.

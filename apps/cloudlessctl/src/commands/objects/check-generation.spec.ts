@@ -39,14 +39,14 @@ function aCluster(action = Action.UPDATE) {
 
 describe('apply of a manifest with a generation', () => {
   it.each([{ flags: [] }, { flags: ['--dry-run'] }, { flags: ['--plan'] }])(
-    'refuses a manifest that would take newer changes back, with flags $flags',
+    'refuses a manifest that would overwrite newer changes, with flags $flags',
     async ({ flags }) => {
       const { calls, apply } = aCluster();
       expect(await apply(MANIFEST('generation: "1"\n'), ...flags)).toMatchObject({
         exitCode: 4,
         stdout: '',
         stderr:
-          'cloudlessctl: nothing was applied:\nworkload shop/web: the manifest has generation 1, and the cluster has generation 3; the manifest would take newer changes back. Fetch the present object with "cloudlessctl get workloads shop/web -o yaml" and change that, or remove the line "generation" to replace the newer changes\n',
+          'cloudlessctl: nothing was applied:\nworkload shop/web: the manifest has generation 1, and the object in the cluster has generation 3: applying it would overwrite newer changes. Print the current object with "cloudlessctl get workloads shop/web -o yaml" and edit it, or remove the line "generation" to overwrite the newer changes\n',
       });
       expect(calls).toEqual(['predict']);
     },
@@ -120,7 +120,7 @@ describe('apply of a manifest with a generation', () => {
     const { exitCode, stderr } = await runCli(['apply', '-f', 'a.yaml'], options);
     expect({ exitCode, stderr }).toMatchObject({ exitCode: 4 });
     expect(stderr).toContain(
-      `nothing was applied:\n${kind} default/web: the manifest has generation 2, and the cluster has generation 3; `,
+      `nothing was applied:\n${kind} default/web: the manifest has generation 2, and the object in the cluster has generation 3: applying it would overwrite newer changes. `,
     );
     expect(stderr).toContain(`"cloudlessctl ${kind} get default/web -o yaml"`);
   });

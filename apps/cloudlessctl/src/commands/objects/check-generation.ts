@@ -13,10 +13,10 @@ export interface DatedChange {
 }
 
 /**
- * Returns why a change would take newer changes back: the manifest has an older generation than the
- * cluster. Undefined when the change may be made. A manifest with a newer generation may be applied,
- * because an object that was restored from a backup, or was deleted and created again, counts from a
- * lower generation.
+ * Returns why a change would overwrite newer changes: the manifest has an older generation than the
+ * object in the cluster. Undefined when the change may be made. A manifest with a newer generation
+ * may be applied, because an object that was restored from a backup, or was deleted and created
+ * again, counts from a lower generation.
  */
 export function findStaleReason({
   subject,
@@ -25,7 +25,7 @@ export function findStaleReason({
   current,
 }: DatedChange): string | undefined {
   if (generation === undefined || generation >= current) return undefined;
-  return `${subject}: the manifest has generation ${generation}, and the cluster has generation ${current}; the manifest would take newer changes back. Fetch the present object with "${fetchCommand}" and change that, or remove the line "generation" to replace the newer changes`;
+  return `${subject}: the manifest has generation ${generation}, and the object in the cluster has generation ${current}: applying it would overwrite newer changes. Print the current object with "${fetchCommand}" and edit it, or remove the line "generation" to overwrite the newer changes`;
 }
 
 /**

@@ -102,7 +102,7 @@ export function toPutChange<Desc extends DescMessage, Wanted extends WorkloadNam
 }
 
 /**
- * Checks that no manifest would take newer changes back.
+ * Checks that no manifest would overwrite newer changes.
  * @param kind - For messages; `cloudlessctl get KIND NAME` prints the object.
  * @throws {@link CliFailure} with exit code 4, see {@link requireFreshManifests}.
  */

@@ -29,7 +29,7 @@ export interface Confirmation {
    * True: `--dry-run` ends with the exit code with which the change itself ends without a terminal,
    * so that scripts can test whether the change would be made. Default: false, exit code 0.
    */
-  readonly failsDryRun?: boolean;
+  readonly dryRunUsesExitCode?: boolean;
 }
 
 /**
@@ -106,7 +106,7 @@ function toRefusalCode(lacksCapacity: boolean): number {
 }
 
 /**
- * Ends a dry run whose prediction was shown, see {@link Confirmation.failsDryRun}.
+ * Ends a dry run whose prediction was shown, see {@link Confirmation.dryRunUsesExitCode}.
  * @throws {@link CliFailure} with exit code 9, or 7 when no node fits a replica, when the change
  *   needs a confirmation that no option gives.
  */

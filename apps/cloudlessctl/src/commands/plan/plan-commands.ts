@@ -10,7 +10,7 @@ import { listPlans, requirePlanId, showPlan } from './show-plans.js';
 export function addPlanCommands(tree: CommandTree, group: Command): void {
   addOutputOptions(
     tree.addCommand(group, 'list', 'list the stored plans, newest first', listPlans),
-  ).option('-A, --all-namespaces', 'as always: a plan may concern several namespaces');
+  ).option('-A, --all-namespaces', 'no effect: plans of all namespaces are always listed');
   tree.addCommand(group, 'show <plan>', 'show a stored plan', showPlan);
   const execute = tree.addCommand(
     group,

@@ -55,9 +55,9 @@ export async function handleChangeOptions(
   confirmation: Confirmation = {},
   readOthers?: ReadOthers,
 ): Promise<boolean> {
-  const { failsDryRun = false, isForced = false } = confirmation;
+  const { dryRunUsesExitCode = false, isForced = false } = confirmation;
   const checkPreview = (plans: readonly Plan[]): void =>
-    failsDryRun ? requireConfirmedPreview(invocation, plans, isForced) : undefined;
+    dryRunUsesExitCode ? requireConfirmedPreview(invocation, plans, isForced) : undefined;
   if (await handlePreviewOptions(invocation, createChanges, readOthers, checkPreview)) return true;
   await confirmChanges(invocation, await createChanges(), confirmation);
   return false;

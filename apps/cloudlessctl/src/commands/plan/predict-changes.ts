@@ -28,7 +28,7 @@ export const MAX_CHANGES = 16;
  * @param validateOnly - True: nothing is stored.
  * @throws {@link ConnectError} with the code of the coordinator. The message of a refused change
  *   names its workload or node, instead of the index of the change in the request.
- *   {@link CliFailure} with exit code 4 for manifests that would take newer changes back.
+ *   {@link CliFailure} with exit code 4 for manifests that would overwrite newer changes.
  */
 export async function createPlan(
   session: CliSession,

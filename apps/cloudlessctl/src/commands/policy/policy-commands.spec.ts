@@ -116,7 +116,7 @@ describe('policy apply', () => {
     ]);
   });
 
-  it('refuses an older -o yaml that would take newer changes back, and applies other files', async () => {
+  it('refuses an older -o yaml that would overwrite newer changes, and applies other files', async () => {
     const updates: UpdatePolicyRequest[] = [];
     const updating: typeof policies = {
       ...policies,
@@ -136,7 +136,7 @@ describe('policy apply', () => {
     expect(await apply(changed(older))).toMatchObject({
       exitCode: 4,
       stderr:
-        'cloudlessctl: policy node-access: the manifest has generation 3, and the cluster has generation 4; the manifest would take newer changes back. Fetch the present object with "cloudlessctl policy get node-access -o yaml" and change that, or remove the line "generation" to replace the newer changes\n',
+        'cloudlessctl: policy node-access: the manifest has generation 3, and the object in the cluster has generation 4: applying it would overwrite newer changes. Print the current object with "cloudlessctl policy get node-access -o yaml" and edit it, or remove the line "generation" to overwrite the newer changes\n',
     });
     expect(updates).toEqual([]);
     for (const text of [older, changed(printed), changed(older).replace('generation: "3"\n', '')])
