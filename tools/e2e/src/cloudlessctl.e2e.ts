@@ -520,9 +520,9 @@ describe('cloudlessctl', () => {
       'WorkloadCreated',
     ])
       expect(text).toContain(part);
-    expect(await getOutput('describe', 'node', 'agent-1')).toContain(
-      'Capabilities:  runtime.process',
-    );
+    const node = await getOutput('describe', 'node', 'agent-1');
+    expect(node).toMatch(/^ {2}Capabilities: +runtime\.process/m);
+    expect(node).toMatch(/^ {2}Network proxy: +none/m);
   });
 
   it('explain prints a reason for each node', async () => {
