@@ -89,7 +89,7 @@ export async function* withReconnect<Item>(
   }
 }
 
-/** Describes a loss. Node reports a crash of the server as CANCEL, although nobody cancelled. */
+/** Describes a loss. Node.js reports a crash of the server as CANCEL, which is no reason. */
 function describeLoss(failure: unknown): string {
   const reason = failure instanceof Error ? failure.message : String(failure);
   const detail = isServerReset(failure) ? '' : ` (${reason})`;

@@ -1,6 +1,6 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
-import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
+import { recordEvent } from './record-event.js';
 
 /**
  * A refused agent calls again within 10 s. An agent that has not called for this long has found its
@@ -57,17 +57,12 @@ export class ForeignAgents {
       agentClusterId: clusterId,
       clusterId: state.clusterId,
     });
-    const event = {
+    recordEvent(this.deps, {
       severity: Severity.ERROR,
       category: Category.MEMBERSHIP,
       reason: 'AgentOfAnotherCluster',
       message,
-    };
-    state
-      .commitObserved(state.transaction().event(event))
-      .catch((reason: unknown) =>
-        log.warn('event not written', { reason: event.reason, ...errorFields(reason) }),
-      );
+    });
   }
 
   /**

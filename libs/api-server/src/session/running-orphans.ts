@@ -5,8 +5,8 @@ import {
   ReplicaStatus_Phase as Phase,
   type Order,
 } from '@cloudless/api';
-import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
+import { recordEvent } from './record-event.js';
 
 /** A replica that an agent runs, and that no record assigns to its node. */
 export interface RunningOrphan {
@@ -100,18 +100,13 @@ export class RunningOrphans {
     });
     const { namespace = '', name: workload = '' } =
       state.view().workload(orphan.workloadUid)?.value ?? {};
-    const event = {
+    recordEvent(this.deps, {
       severity: Severity.WARNING,
       category: Category.WORKLOAD,
       reason: 'StartWaits',
       message,
       ...{ namespace, workload, replicaId, nodeId },
-    };
-    state
-      .commitObserved(state.transaction().event(event))
-      .catch((reason: unknown) =>
-        log.warn('event not written', { reason: event.reason, ...errorFields(reason) }),
-      );
+    });
   }
 }
 

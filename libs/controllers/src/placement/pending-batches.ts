@@ -1,5 +1,6 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { waitsForNode, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
+import { findFirst } from './find-first.js';
 import { WaitingReplicas } from './waiting-replicas.js';
 
 /**
@@ -226,17 +227,10 @@ export class PendingBatches {
     return batch;
   }
 
-  /** Inserts a batch into the sorted round, by binary search. A batch of the round stays once. */
+  /** Inserts a batch into the sorted round. A batch of the round stays once. */
   private enterRound(batch: Batch): void {
-    let low = 0;
-    let high = this.round.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      const other = this.round[middle];
-      if (other !== undefined && compareUrgency(batch, other) < 0) low = middle + 1;
-      else high = middle;
-    }
-    if (this.round[low] !== batch) this.round.splice(low, 0, batch);
+    const index = findFirst(this.round, (other) => compareUrgency(batch, other) >= 0);
+    if (this.round[index] !== batch) this.round.splice(index, 0, batch);
   }
 }
 

@@ -1,3 +1,5 @@
+import { findFirst } from './find-first.js';
+
 /** Most entries of one block: a change moves at most this many, and a million make 2 000 blocks. */
 const MAX_BLOCK = 512;
 
@@ -94,19 +96,4 @@ export class SequenceList {
   private findBlock(isBefore: (first: number) => boolean): number {
     return findFirst(this.blocks, ({ sequences }) => !isBefore(sequences[0] as number));
   }
-}
-
-/**
- * Returns the index of the first item that meets a condition, or the length of the list.
- * @param items - Ordered so that all items after the first such item meet the condition too.
- */
-function findFirst<Item>(items: readonly Item[], meets: (item: Item) => boolean): number {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (meets(items[middle] as Item)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }

@@ -145,7 +145,8 @@ async function verifyBackup(invocation: LocalInvocation): Promise<void> {
 }
 
 const ACCEPTANCE_HINT =
-  'nothing is started, stopped or changed until an operator accepts this state; when the nodes that still exist are connected, run: cloudlessctl admin accept-restored-state';
+  'nothing is started, stopped or changed until an operator accepts this state; when the nodes ' +
+  'that still exist are connected, run: cloudlessctl admin accept-restored-state';
 
 async function restoreBackup(invocation: LocalInvocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');

@@ -42,7 +42,7 @@ interface LoginTarget {
   readonly userBefore: string | undefined;
 }
 
-/** Who uses the context after the login. */
+/** The access that a login stores, and the user of the context from then on. */
 interface Login {
   readonly access: ServerAccess;
   /** Name of the user, such as `user/ada`. */
