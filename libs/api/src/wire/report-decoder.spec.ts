@@ -50,6 +50,7 @@ const arbReport = fc.record(
       },
       { requiredKeys: [] },
     ),
+    nextStartAt: arbTime,
     container: fc.record(
       {
         pid: arbInt,
@@ -136,6 +137,7 @@ describe('decodeMessage', () => {
     { name: 'a number of more than 32 bits', fields: [0x20, 0x81, 0x80, 0x80, 0x80, 0x70] },
     { name: 'a number of ten bytes', fields: [0x40, ...Array<number>(9).fill(0xff), 1] },
     { name: 'two pulls that are merged', fields: [0x82, 1, 2, 0x08, 1, 0x82, 1, 2, 0x10, 1] },
+    { name: 'two next starts that are merged', fields: [0x8a, 1, 2, 8, 5, 0x8a, 1, 2, 0x10, 7] },
     { name: 'a text that is not UTF-8', fields: [0x0a, 1, 0xff] },
     { name: 'a tag of too many bytes', fields: [0x8a, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00] },
   ])('decodes a report with $name as the generic decoder does', ({ fields }) => {

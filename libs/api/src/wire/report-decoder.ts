@@ -146,6 +146,10 @@ function readField(report: ReplicaReport, reader: MessageReader, tag: number): b
       return readMessage(report.imagePull, reader, readImagePull, (value) => {
         report.imagePull = value;
       });
+    case (17 << 3) | DELIMITED:
+      return readMessage(report.nextStartAt, reader, readTimestamp, (value) => {
+        report.nextStartAt = value;
+      });
     case (30 << 3) | DELIMITED:
       return readMessage(report.container, reader, readContainer, (value) => {
         report.container = value;

@@ -39,6 +39,9 @@ describe('copyReplica', () => {
         endpoints: fc.array(fc.record({ portName: fc.string(), port: fc.nat(65_535) })),
         lastLines: fc.option(fc.array(fc.string()), { nil: undefined }),
         imagePull: fc.option(fc.record({ reason: fc.string() }), { nil: undefined }),
+        nextStartAt: fc.option(fc.record({ seconds: fc.bigInt({ min: 0n, max: 9n }) }), {
+          nil: undefined,
+        }),
       },
       { requiredKeys: [] },
     );

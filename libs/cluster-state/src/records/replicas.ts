@@ -76,8 +76,10 @@ function copyOptionalFields(from: ReplicaRecord, to: ReplicaRecord): void {
   if (from.lostAfter !== undefined) to.lostAfter = from.lostAfter;
   if (from.imagePull !== undefined) to.imagePull = from.imagePull;
   if (from.container !== undefined) to.container = from.container;
+  if (from.nextStartAt !== undefined) to.nextStartAt = from.nextStartAt;
 }
-const COPIED = 'createdAt readySince lastExitCode lostAt stopAfter lostAfter imagePull container';
+const COPIED =
+  'createdAt readySince lastExitCode lostAt stopAfter lostAfter imagePull container nextStartAt';
 assert(optionalFields.join(' ') === COPIED, 'copyOptionalFields does not copy all fields in order');
 
 /**
@@ -116,6 +118,7 @@ export function listReplicaValues(replica: ReplicaRecord, values: unknown[]): vo
   values[27] = replica.stopAfterUnconfirmed;
   values[28] = replica.container;
   values[29] = replica.nominatedNodeId;
+  values[30] = replica.nextStartAt;
 }
 
 /** Creates a replica as `create` does, with empty lists that all replicas share. */
