@@ -1,4 +1,5 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
+import { formatRestartReason } from '@cloudless/api';
 import type { ReplicaTarget } from './replica-target.js';
 
 /** Delays between restarts in place: at most 5 min, as in Kubernetes. */
@@ -66,7 +67,7 @@ export function decideRestart(
     kind: 'restart',
     delayMs,
     failures: previousFailures + 1,
-    reason: `${reason}, restarting in ${formatDelay(delayMs)}`,
+    reason: formatRestartReason(reason, formatDelay(delayMs)),
   };
 }
 

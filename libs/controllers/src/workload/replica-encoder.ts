@@ -24,6 +24,11 @@ export function toShownReason(replica: ReplicaRecord): string {
   return isPreempted(replica) && isLive(replica) ? replica.stopReason : replica.reason;
 }
 
+/** Returns the next start that users see: none once the replica is ordered to stop. */
+export function toShownNextStart(replica: ReplicaRecord): ReplicaRecord['nextStartAt'] {
+  return replica.desiredRunning && isLive(replica) ? replica.nextStartAt : undefined;
+}
+
 /**
  * Writes the API message of a replica, equal to `WorkloadPresenter.presentReplica`, as a message
  * field. A watch of everything encodes each replica once, so this is a direct encoder: the generic
@@ -63,6 +68,7 @@ export function writeReplicaStatus(
   for (const line of replica.lastLines) writer.element(18, line);
   if (replica.imagePull !== undefined) writeImagePull(writer, 19, replica.imagePull);
   writer.bool(20, isTombstone(replica));
+  writer.timestamp(21, toShownNextStart(replica));
   if (replica.container !== undefined) writeContainer(writer, 30, replica.container);
   writer.end(start);
 }

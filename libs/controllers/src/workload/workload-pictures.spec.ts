@@ -87,6 +87,7 @@ const arbFields = fc.record({
     }),
     { nil: undefined },
   ),
+  nextStartAt: arbTime,
 });
 const arbStep = fc.oneof(
   {
@@ -163,7 +164,7 @@ describe('pictures of workloads', () => {
   });
 
   it.each([
-    { schema: ReplicaStatusSchema, written: [...range(1, 20), 30] },
+    { schema: ReplicaStatusSchema, written: [...range(1, 21), 30] },
     { schema: EndpointSchema, written: range(1, 3) },
     { schema: ImagePullStatusSchema, written: range(1, 6) },
     { schema: ContainerFactsSchema, written: range(1, 6) },

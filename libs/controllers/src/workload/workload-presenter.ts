@@ -18,7 +18,7 @@ import type { NodeDirectory } from '../node/node-directory.js';
 import { toGateStatus } from '../rollout/gate/gate-status.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { findGlobalTargets, type GlobalTargetSources } from '../rollout/global-targets.js';
-import { toShownPhase, toShownReason } from './replica-encoder.js';
+import { toShownNextStart, toShownPhase, toShownReason } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 import { WorkloadPictures } from './workload-pictures.js';
 import { toWorkloadStatus } from './workload-status.js';
@@ -165,7 +165,7 @@ export class WorkloadPresenter {
       lastLines: replica.lastLines,
       ...definedFields({ imagePull: replica.imagePull }),
       mayStillRun: isTombstone(replica),
-      ...definedFields({ container: replica.container }),
+      ...definedFields({ nextStartAt: toShownNextStart(replica), container: replica.container }),
     });
   }
 }

@@ -8,6 +8,7 @@ import {
   WorkloadSpecSchema,
   WorkloadStatusSchema,
   WorkloadStatus_Phase as Phase,
+  getBackoffCause,
   withDefaults,
   type RolloutStatus,
   type WorkloadSpec,
@@ -231,6 +232,8 @@ function explainStatus({
     return `replica ${failedReplica.id} failed: ${failedReplica.reason}`;
   if (ready + succeeded >= desired)
     return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
+  const waiting = staying.filter((replica) => !replica.ready && replica.nextStartAt !== undefined);
+  if (waiting.length > 0) return explainBackoff(waiting, desired);
   const unready = staying.find((replica) => !replica.ready && replica.reason !== '');
   if (unready !== undefined) return `replica ${unready.id}: ${unready.reason}`;
   const lastFailedReplica = replicas.findLast(
@@ -239,6 +242,18 @@ function explainStatus({
   if (lastFailedReplica !== undefined)
     return `replica ${lastFailedReplica.id} failed: ${lastFailedReplica.reason}`;
   return control?.rolloutReason ?? '';
+}
+
+/** @param waiting - Replicas in back-off, at least one. */
+function explainBackoff(waiting: readonly ReplicaRecord[], desired: number): string {
+  const [cause = '', ...otherCauses] = new Set(waiting.map(getBackoffCause));
+  const id = waiting[0]?.id ?? '';
+  if (waiting.length === 1) return `replica ${id} waits for its next start${toSuffix(cause)}`;
+  return `${waiting.length} of ${desired} replicas wait for their next start${toSuffix(otherCauses.length === 0 ? cause : `replica ${id}: ${cause}`)}`;
+}
+
+function toSuffix(cause: string): string {
+  return cause === '' ? '' : ` (${cause})`;
 }
 
 /** Explains what is unusual although every target node has its replica; empty when nothing is. */
