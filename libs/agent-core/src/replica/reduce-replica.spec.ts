@@ -502,7 +502,7 @@ describe('reduceReplica with probes', () => {
     });
     const exit = { containerId: CONTAINER, exitCode: 0, reason: 'completed', upMs: 0 };
     const after = reduceReplica(kill.state, { kind: 'exited', exit });
-    expect(after.effects).toEqual([{ kind: 'startAfter', delayMs: 100 }]);
+    expect(after.effects).toEqual([{ kind: 'startAfter', delayMs: 100, isBackoff: true }]);
     expect(after.state).toMatchObject({
       restarts: 1,
       reason: 'liveness probe: bad (completed), restarting in 100 ms',

@@ -354,7 +354,7 @@ function onStartFailed(
         activity: { kind: 'backingOff', ...(uncertain ? { containerId } : {}) },
         reason,
       },
-      effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS }],
+      effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS, isBackoff: false }],
     };
   }
   const { reason, lastLines = [] } = event;
@@ -513,7 +513,7 @@ function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTr
       failures,
       reason,
     },
-    effects: [{ kind: 'startAfter', delayMs }],
+    effects: [{ kind: 'startAfter', delayMs, isBackoff: true }],
   };
 }
 

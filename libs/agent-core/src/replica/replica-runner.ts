@@ -13,6 +13,7 @@ import type { StoredReplica } from '../store/agent-store.js';
 import { ContainerChecks } from './container-checks.js';
 import { ContainerRemoval } from './container-removal.js';
 import { ContainerStarts } from './container-starts.js';
+import { withNextStart } from './next-start.js';
 import { describeNotStored } from './order-storage.js';
 import { hasFailed, reduceReplica } from './reduce-replica.js';
 import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
@@ -94,6 +95,7 @@ export class ReplicaRunner implements ReplicaHost {
 
   /** Carries out the effects of a restored state. */
   resume(effects: readonly ReplicaEffect[]): void {
+    this.state = withNextStart({ state: this.state, effects }, this.deps.clock.wallTime());
     for (const effect of effects) this.perform(effect);
     this.storage.queueProgressSave(() => this.state);
   }
@@ -246,7 +248,7 @@ export class ReplicaRunner implements ReplicaHost {
     if (this.isClosed) return;
     const before = this.state;
     const reduced: ReplicaTransition = reduceReplica(before, event);
-    this.state = reduced.state;
+    this.state = withNextStart(reduced, this.toWallTime(observedAt));
     if (reduced.state === before && reduced.effects.length === 0) return;
     this.logChange(before, event);
     this.cancelStale();
@@ -348,6 +350,12 @@ export class ReplicaRunner implements ReplicaHost {
       this.closing.abort(); // before a queued order can store the replica again
       this.deps.onForgotten(replicaId);
     });
+  }
+
+  /** Converts a time of the monotonic clock to milliseconds since the epoch. */
+  private toWallTime(atMs: number): number {
+    const { clock } = this.deps;
+    return clock.wallTime() - (clock.now() - atMs);
   }
 
   private schedule(delayMs: number, action: () => void): void {

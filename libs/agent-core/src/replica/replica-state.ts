@@ -33,9 +33,15 @@ export type Activity =
   | { readonly kind: 'killing'; readonly containerId: ContainerId; readonly reason: string }
   /**
    * Waits before the next start. With an id: the runtime may or may not have started this
-   * container, so the next attempt uses the same id.
+   * container, so the next attempt uses the same id. `nextStartAtMs`: end of a back-off,
+   * milliseconds since the epoch by the clock of this node. Absent when the wait is no back-off,
+   * see {@link ReplicaEffect}.
    */
-  | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
+  | {
+      readonly kind: 'backingOff';
+      readonly containerId?: ContainerId;
+      readonly nextStartAtMs?: number;
+    }
   /**
    * A stop was ordered; the replica is no longer an endpoint. The replica waits until network
    * proxies have ceased to choose it, then the pre-stop delay runs.
@@ -257,7 +263,11 @@ export type ReplicaEvent =
 /** Effect to carry out. Its outcome comes back as an event. */
 export type ReplicaEffect =
   | { readonly kind: 'start'; readonly containerId: ContainerId }
-  | { readonly kind: 'startAfter'; readonly delayMs: number }
+  /**
+   * Starts a container after a delay. `isBackoff`: false when the replica has not failed: the first
+   * start, and the next call to a runtime that did not answer.
+   */
+  | { readonly kind: 'startAfter'; readonly delayMs: number; readonly isBackoff: boolean }
   | {
       readonly kind: 'awaitReady';
       readonly container: CurrentContainer;

@@ -258,7 +258,7 @@ function resume(
   const delayMs = backoffDelayMs(RESTART_BACKOFF, state.failures);
   return {
     state: { ...state, activity: { kind: 'backingOff' } },
-    effects: [{ kind: 'startAfter', delayMs }],
+    effects: [{ kind: 'startAfter', delayMs, isBackoff: state.failures > 0 }],
   };
 }
 

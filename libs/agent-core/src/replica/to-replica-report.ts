@@ -64,6 +64,9 @@ export function toReplicaReport(current: ReplicaState): ReplicaReport {
           startedAt: timestampFromMs(container.startedAtMs),
           container: toContainerFacts(container),
         }),
+    ...(activity.kind !== 'backingOff' || activity.nextStartAtMs === undefined
+      ? {}
+      : { nextStartAt: timestampFromMs(activity.nextStartAtMs) }),
     ...(state.imagePull === undefined ? {} : { imagePull: toImagePullStatus(state.imagePull) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
   });

@@ -79,6 +79,7 @@ export function mergeReport(
     restarts: Math.max(record.restarts, report.restarts),
     endpoints: report.endpoints,
     earlierContainerIds: report.earlierContainerIds,
+    ...toNextStartChange(record, hasEnded ? undefined : report.nextStartAt),
   });
   if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
@@ -93,6 +94,18 @@ export function mergeReport(
   if (becameReady) next.readySince = shareTime(timestampFromMs(wallTimeMs));
   else if (!ready) delete next.readySince;
   return next;
+}
+
+/**
+ * Returns the change of the next start. Empty when the record had none and gets none, as almost
+ * always, because a change of this field makes the copy of a record slower.
+ */
+function toNextStartChange(
+  { nextStartAt: before }: ReplicaRecord,
+  after: ReplicaReport['nextStartAt'],
+): Pick<Parameters<typeof copyReplica>[1], 'nextStartAt'> {
+  if (after !== undefined) return { nextStartAt: shareTime(after) };
+  return before === undefined ? {} : { nextStartAt: undefined };
 }
 
 /** Returns true when {@link mergeReport} has changed nothing. */

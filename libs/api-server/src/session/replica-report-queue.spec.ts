@@ -117,11 +117,35 @@ describe('mergeReport', () => {
       reported: { phase: Phase.FAILED },
       expected: { lastLines: ['older'] },
     },
+    {
+      name: 'stores the next start of a replica in back-off, as its agent reports the time',
+      stored: {},
+      reported: { phase: Phase.RUNNING, nextStartAt: timestampFromMs(5_000) },
+      expected: { nextStartAt: timestampFromMs(5_000) },
+    },
+    {
+      name: 'replaces the next start of the previous back-off',
+      stored: { nextStartAt: timestampFromMs(5_000) },
+      reported: { phase: Phase.RUNNING, restarts: 2, nextStartAt: timestampFromMs(9_000) },
+      expected: { nextStartAt: timestampFromMs(9_000) },
+    },
   ])('$name', ({ stored, reported, expected }) => {
     const once = mergeReport(aRecord(stored), aReport(reported), 1_000, /* hasNewestOrder */ true);
     expect(once).toMatchObject(expected);
     // The same report again changes nothing.
     expect(mergeReport(once, aReport(reported), 2_000, /* hasNewestOrder */ true)).toEqual(once);
+  });
+
+  it.each([
+    { name: 'when the start begins', reported: { phase: Phase.RUNNING, container: { pid: 2 } } },
+    {
+      name: 'when the replica has ended',
+      reported: { phase: Phase.FAILED, nextStartAt: timestampFromMs(5_000) },
+    },
+  ])('removes the next start $name', ({ reported }) => {
+    const stored = aRecord({ nextStartAt: timestampFromMs(5_000), container: { pid: 1 } });
+    const merged = mergeReport(stored, aReport(reported), 1_000, /* hasNewestOrder */ true);
+    expect(merged).not.toHaveProperty('nextStartAt');
   });
 });
 
@@ -138,6 +162,7 @@ describe('isSameRecord', () => {
     lastExitCode: few(0, 1),
     lastEndReason: few('exit code 1'),
     lastLines: few(['a'], ['b']),
+    nextStartAt: few(timestampFromMs(5), timestampFromMs(6)),
     imagePull: few({ sizeBytes: 1n }, { sizeBytes: 2n }),
   });
 
