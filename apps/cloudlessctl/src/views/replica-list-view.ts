@@ -57,7 +57,7 @@ export function toReplicaListRow(
     String(restarts),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
-    formatReplicaReason(replica),
+    formatReplicaReason(replica, nowMs),
   ];
 }
 
@@ -101,7 +101,7 @@ export function formatNodeReplicas(
     requests?.memoryBytes === undefined ? '' : formatBytes(requests.memoryBytes),
     String(replica.restarts),
     formatAge(replica.createdAt, nowMs),
-    formatReplicaReason(replica),
+    formatReplicaReason(replica, nowMs),
   ]);
   return formatTable(columns, rows, style);
 }

@@ -1,10 +1,11 @@
-import { ReplicaStatus_Phase } from '@cloudless/api';
+import { ReplicaStatus_Phase, getBackoffCause } from '@cloudless/api';
 import type { ReplicaStatus } from '@cloudless/api';
-import { formatAge, formatWord } from '../output/human.js';
+import { formatAge, formatCount, formatSpan, formatWord } from '../output/human.js';
 import { getToneColour } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell, Column } from '../output/table.js';
+import { timestampMs } from '../output/timestamp.js';
 
 /**
  * Formats replicas as a table. `Leaving` and `Stale` are added to the phase.
@@ -29,7 +30,7 @@ export function formatReplicaTable(
       String(replica.restarts),
       formatAge(replica.createdAt, nowMs),
       replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
-      formatReplicaReason(replica),
+      formatReplicaReason(replica, nowMs),
     ]),
     style,
     { wide },
@@ -52,27 +53,43 @@ const REPLICA_COLUMNS: readonly (Column | string)[] = [
 
 /**
  * Returns the reason of a replica. After a restart, the result also says how the previous container
- * ended.
+ * ended; in back-off, the result is that of {@link describeBackoff}.
  */
-export function formatReplicaReason({
-  reason,
-  lastExitCode,
-  lastEndReason,
-}: ReplicaStatus): string {
+export function formatReplicaReason(replica: ReplicaStatus, nowMs: number): string {
+  const { reason, lastExitCode, lastEndReason } = replica;
+  const backoff = describeBackoff(replica, nowMs);
+  if (backoff !== undefined) return backoff;
   if (lastExitCode === undefined && lastEndReason === '') return reason;
   const isOnlyExitCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
   return `${reason} (${isOnlyExitCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
 }
 
+/**
+ * Describes a replica in back-off: `next start in 38s; exit code 1 (3 restarts)`. Undefined for any
+ * other replica. The time comes from the clock of the node: when the time has passed by the clock
+ * of this machine, the next start is due.
+ */
+export function describeBackoff(replica: ReplicaStatus, nowMs: number): string | undefined {
+  const { nextStartAt, restarts } = replica;
+  if (nextStartAt === undefined) return undefined;
+  const remainingMs = timestampMs(nextStartAt) - nowMs;
+  const start = remainingMs > 0 ? `next start in ${formatSpan(remainingMs)}` : 'next start due';
+  const cause = getBackoffCause(replica);
+  return `${start}${cause === '' ? '' : `; ${cause}`} (${formatCount(restarts, 'restart')})`;
+}
+
+/** Returns the phase of a replica as a word for people; `BackOff` for a replica in back-off. */
+export function formatReplicaPhase({ phase, nextStartAt }: ReplicaStatus): string {
+  return nextStartAt === undefined ? formatWord(ReplicaStatus_Phase[phase] ?? '') : 'BackOff';
+}
+
 /** Returns the cell of a phase; `Leaving` and `Stale` are added to the phase. */
-export function toReplicaPhaseCell(
-  { phase, ready, leaving, stale }: ReplicaStatus,
-  style: Style,
-): Cell {
+export function toReplicaPhaseCell(replica: ReplicaStatus, style: Style): Cell {
+  const { phase, ready, leaving, stale } = replica;
   const marks = `${leaving ? ',Leaving' : ''}${stale ? ',Stale' : ''}`;
   const tone = phase === ReplicaStatus_Phase.FAILED ? 'bad' : ready && !stale ? 'good' : 'busy';
   return {
-    text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks,
+    text: formatReplicaPhase(replica) + marks,
     paint: getToneColour(style, tone),
   };
 }

@@ -51,6 +51,34 @@ describe('picture of a workload', () => {
     );
   });
 
+  it('counts down to the next start of a replica in back-off', () => {
+    const workload = aWorkload({
+      status: {
+        desiredReplicas: 1,
+        reason: 'replica aa-1 waits for its next start (exit code 1)',
+        replicas: [
+          create(ReplicaStatusSchema, {
+            id: 'aa-1',
+            phase: ReplicaStatus_Phase.RUNNING,
+            nodeId: 'n1',
+            restarts: 3,
+            reason: 'exit code 1, restarting in 1.6 s',
+            lastEndReason: 'exit code 1',
+            nextStartAt: timestampFromMs(NOW_MS + 1_500),
+          }),
+        ],
+      },
+    });
+    const drawLineAfter = (elapsedMs: number) =>
+      drawAt(workload, { nowMs: NOW_MS + elapsedMs }).split('\n')[2];
+    expect(drawLineAfter(0)).toBe(
+      '  aa-1  BackOff  n1  next start in 1s; exit code 1 (3 restarts)',
+    );
+    expect(drawLineAfter(1_500)).toBe(
+      '  aa-1  BackOff  n1  next start due; exit code 1 (3 restarts)',
+    );
+  });
+
   it('shows three bars, extra replicas and the progress deadline for a rollout', () => {
     const workload = aRollout({ until: timestampFromMs(NOW_MS + 600_000) }, { updated: 2, old: 3 });
     Object.assign(workload.status ?? {}, { readyReplicas: 5 });

@@ -1,9 +1,9 @@
 import { ReplicaStatus_Phase } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { formatWorkloadName } from '../names.js';
-import { formatWord } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { padText, wrapText } from '../output/text-width.js';
+import { describeBackoff, formatReplicaPhase } from '../views/replica-view.js';
 import { describeLimit, formatGate, formatVersions } from '../views/rollout-view.js';
 import { drawBar, drawTitle, type Bar, type PictureLine } from './picture.js';
 import type { PictureView } from './picture.js';
@@ -86,16 +86,16 @@ function drawBars(workload: Workload, view: PictureView): readonly PictureLine[]
 function drawUnready(
   { status }: Workload,
   room: number,
-  { style }: PictureView,
+  { style, nowMs }: PictureView,
 ): readonly PictureLine[] {
   const unready = (status?.replicas ?? []).filter(isUnready);
   if (unready.length === 0 || room <= 0) return [];
   const shown = unready.length > room ? unready.slice(0, Math.max(0, room - 1)) : unready;
-  const cells = shown.map(({ id, phase, leaving, nodeId, reason }) => [
-    id,
-    leaving ? 'Stopping' : formatWord(ReplicaStatus_Phase[phase] ?? ''),
-    nodeId === '' ? '-' : nodeId,
-    toOneLine(reason),
+  const cells = shown.map((replica) => [
+    replica.id,
+    replica.leaving ? 'Stopping' : formatReplicaPhase(replica),
+    replica.nodeId === '' ? '-' : replica.nodeId,
+    toOneLine(describeBackoff(replica, nowMs) ?? replica.reason),
   ]);
   const widths = [0, 1, 2].map((column) =>
     Math.max(...cells.map((row) => (row[column] ?? '').length)),

@@ -1,4 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs, type Timestamp } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import { WatchReplicasResponseSchema } from '@cloudless/api';
 import { ReplicaChanges } from './watch-replicas.js';
 
@@ -26,5 +28,16 @@ describe('ReplicaChanges', () => {
     changes.restart();
     expect(update({ workloads: [{ ...web, replicas: [third] as object[] }] })).toEqual([]);
     expect(update({ synced: true })).toEqual(['r-2 gone']);
+  });
+
+  it('reports the begin and the end of a back-off, and no other time of the same start', () => {
+    const put = (nextStartAt?: Timestamp) =>
+      update({
+        workloads: [{ ...web, replicas: [{ id: 'r-4', ...definedFields({ nextStartAt }) }] }],
+      });
+    expect(put()).toEqual(['r-4']);
+    expect(put(timestampFromMs(5_000))).toEqual(['r-4']);
+    expect(put(timestampFromMs(5_001))).toEqual([]);
+    expect(put()).toEqual(['r-4']);
   });
 });

@@ -4,6 +4,7 @@ import type { Invocation } from '../../command-tree.js';
 import { followWatch, type ResumableWatch } from '../../call/resume-watch.js';
 import { getReplicaListColumns, toReplicaListRow } from '../../views/replica-list-view.js';
 import type { PlacedReplica } from '../../views/replica-list-view.js';
+import { formatReplicaPhase } from '../../views/replica-view.js';
 import { readFieldFilter } from '../general/list-objects.js';
 import { WatchTable } from '../general/watch-table.js';
 import { REPLICA_KIND, readReplicaFilter } from './list-replicas.js';
@@ -111,6 +112,7 @@ export class ReplicaChanges {
 
 /** Returns the parts of a replica whose change is shown. */
 function getShownState({ replica }: PlacedReplica): string {
-  const { phase, ready, leaving, stale, nodeId, restarts, reason, containerId } = replica;
+  const { ready, leaving, stale, nodeId, restarts, reason, containerId } = replica;
+  const phase = formatReplicaPhase(replica);
   return JSON.stringify([phase, ready, leaving, stale, nodeId, restarts, reason, containerId]);
 }
