@@ -55,6 +55,7 @@ const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   listWorkloads: read,
   watchWorkloads: watch,
   watchReplicas: watch,
+  listReplicas: read,
   planWorkload: read,
   explainWorkload: read,
   simulateCluster: read,

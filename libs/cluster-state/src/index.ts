@@ -39,6 +39,8 @@ export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
 export { PreloadedView } from './view/preloaded-view.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
+export { tallyReplicas } from './view/replica-tally.js';
+export type { ReplicaTally, SequenceEnds, VersionTally } from './view/replica-tally.js';
 export { createSnapshotView } from './view/snapshot-view.js';
 export type { SnapshotRecords } from './view/snapshot-view.js';
 export { listReplicaIds } from './view/event-index.js';
@@ -49,6 +51,7 @@ export {
   holdsResources,
   isLive,
   isTombstone,
+  toShownPhase,
   waitsForNode,
 } from './records/replicas.js';
 export { shareContainer, shareTime } from './records/shared-parts.js';

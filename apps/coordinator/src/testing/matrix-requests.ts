@@ -106,6 +106,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
   listWorkloads: { request: inNamespace },
   watchWorkloads: { request: inNamespace },
   watchReplicas: { request: inNamespace },
+  listReplicas: { request: inNamespace },
   planWorkload: { request: (target) => ({ ...workload(target), spec: {} }) },
   explainWorkload: { request: workload },
   simulateCluster: { request: nothing },

@@ -60,6 +60,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   listWorkloads: 'readOnly',
   watchWorkloads: 'readOnly',
   watchReplicas: 'readOnly',
+  listReplicas: 'readOnly',
   planWorkload: 'readOnly',
   explainWorkload: 'readOnly',
   simulateCluster: 'readOnly',

@@ -64,6 +64,7 @@ const coordinator: Rows<typeof CoordinatorService> = {
   listWorkloads: 'liveStatus',
   watchWorkloads: 'liveStatus',
   watchReplicas: 'liveStatus',
+  listReplicas: 'liveStatus',
   planWorkload: 'leader',
   explainWorkload: 'leader',
   pauseRollout: 'leader',

@@ -131,6 +131,7 @@ function createCoordinatorReads(
       withSlowReaderTimeout(workloads.watchWorkloads(request, context), clock),
     watchReplicas: (request, context) =>
       withSlowReaderTimeout(workloads.watchReplicas(request, context), clock),
+    listReplicas: (request, context) => workloads.listReplicas(request, context),
     getWorkloadVersion: readWorkload(access, calls.getWorkloadVersion, (request) =>
       workloads.getWorkloadVersion(request),
     ),

@@ -12,6 +12,7 @@ import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { StopSignal } from '@cloudless/base';
 import type { HistoricChange, RecordChange } from '@cloudless/cluster-state';
 import type { ReadDeps } from '../ports.js';
+import { presentWorkloadReplicas, writeWorkloadReplicas } from '../workload/workload-replicas.js';
 import { ChangeQueue } from './change-queue.js';
 import type { LivenessChanges } from './liveness-changes.js';
 import { BOOKMARK_MS } from './wakeup.js';
@@ -336,23 +337,11 @@ class ReplicaWatch {
     const { presenter } = this.deps;
     if (!this.options.isBinary)
       return create(WatchReplicasResponseSchema, {
-        workloads: named.map(({ uid, namespace, name, replicas, removedIds }) => ({
-          ...{ uid, namespace, name },
-          replicas: replicas.map((replica) => presenter.presentReplica(replica)),
-          removedReplicaIds: removedIds,
-        })),
+        workloads: presentWorkloadReplicas(presenter, named),
         revision,
       });
     const { writer } = this;
-    for (const { uid, namespace, name, replicas, removedIds } of named) {
-      const start = writer.begin(1);
-      writer.string(1, namespace);
-      writer.string(2, name);
-      writer.string(3, uid);
-      for (const replica of replicas) writer.delimited(4, presenter.encodeReplica(replica));
-      for (const id of removedIds) writer.element(5, id);
-      writer.end(start);
-    }
+    writeWorkloadReplicas(writer, presenter, named);
     const response = createEncodedMessage(WatchReplicasResponseSchema, writer.finish());
     response.revision = revision;
     return response;

@@ -18,6 +18,8 @@ import {
   type GetWorkloadRequest,
   type GetWorkloadVersionRequest,
   type ListContainersResponse,
+  type ListReplicasRequest,
+  type ListReplicasResponse,
   type ListWorkloadsRequest,
   type ListWorkloadsResponse,
   type WatchReplicasRequest,
@@ -29,7 +31,7 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
-import { toNameKeyId, type ClusterView } from '@cloudless/cluster-state';
+import type { ClusterView } from '@cloudless/cluster-state';
 import { CallAccess, getReplicaNamespace } from '../access/call-access.js';
 import { requireVersion, requireWorkload } from '../lookup.js';
 import type { ReadDeps } from '../ports.js';
@@ -38,6 +40,8 @@ import { watchRecords } from '../watch/watch-records.js';
 import { watchReplicas } from '../watch/watch-replicas.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
 import { presentContainer } from './container-presenter.js';
+import { listReplicas } from './list-replicas.js';
+import { listWorkloadsAfter, toNameKey } from './workloads-by-name.js';
 
 /** Handlers of the calls that read workloads, their versions and their containers. */
 export class WorkloadReads {
@@ -138,6 +142,18 @@ export class WorkloadReads {
     );
   }
 
+  listReplicas(request: ListReplicasRequest, context: HandlerContext): ListReplicasResponse {
+    const isVisible = this.access.createFilter(
+      this.access.getCaller(context),
+      CoordinatorService.method.listReplicas,
+      request.namespace,
+    );
+    return listReplicas(this.deps, request, {
+      isVisible,
+      isBinary: isBinaryCall(context.requestHeader),
+    });
+  }
+
   getWorkloadVersion(request: GetWorkloadVersionRequest): WorkloadVersion {
     const view = this.deps.state.view();
     const { value } = requireWorkload(view, request);
@@ -169,29 +185,6 @@ export class WorkloadReads {
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map((replica) => presentContainer(view, replica));
     return create(ListContainersResponseSchema, { containers });
-  }
-}
-
-function toNameKey({ namespace, name }: WorkloadRecord): string {
-  return toNameKeyId(namespace, name);
-}
-
-/**
- * Lists the workloads of a namespace by name, ascending.
- * @param namespace - Empty: all namespaces, ordered by name.
- * @param after - Only workloads after this key. Default: all.
- */
-function* listWorkloadsAfter(
-  view: ClusterView,
-  namespace: string,
-  after: string | undefined,
-): Generator<WorkloadRecord, void> {
-  const prefix = namespace === '' ? '' : toNameKeyId(namespace, '');
-  for (const { value } of view.workloadsByName(
-    after === undefined || after < prefix ? prefix : after,
-  )) {
-    if (namespace !== '' && value.namespace !== namespace) return;
-    yield value;
   }
 }
 

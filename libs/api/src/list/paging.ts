@@ -17,6 +17,11 @@ export interface PagedList {
   readonly filter: readonly (string | boolean)[];
   /** Order of two keys. Default: ascending by code unit. */
   readonly compare?: (a: string, b: string) => number;
+  /**
+   * Most items that one page examines. A page that reaches the limit ends there, with fewer items
+   * than asked for. Default: no limit.
+   */
+  readonly maxExamined?: number;
 }
 
 /**
@@ -61,14 +66,20 @@ export function paginateIndex<Item>(
   listAfter: (after: string | undefined) => Iterable<Item>,
   getKey: (item: Item) => string,
   request: { readonly pageSize: number; readonly pageToken: string },
-  { filter }: Pick<PagedList, 'filter'>,
+  { filter, maxExamined = Infinity }: Pick<PagedList, 'filter' | 'maxExamined'>,
   matches: (item: Item) => boolean = () => true,
 ): Page<Item> {
   const size = resolvePageSize(request.pageSize);
   const scope = hashText(JSON.stringify(filter));
   const after = request.pageToken === '' ? undefined : parsePageToken(request.pageToken, scope);
   const items: Item[] = [];
+  let examined = 0;
+  let before: Item | undefined;
   for (const item of listAfter(after)) {
+    if (examined === maxExamined && before !== undefined)
+      return { items, nextPageToken: toPageToken(scope, getKey(before)) };
+    examined += 1;
+    before = item;
     if (!matches(item)) continue;
     const last = items.at(-1);
     if (items.length === size && last !== undefined)

@@ -191,6 +191,17 @@ export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
   return phase <= Phase.STOPPING;
 }
 
+/**
+ * Returns the phase that users see: STOPPING from the stop order on, before the agent reports this
+ * phase.
+ */
+export function toShownPhase({
+  phase,
+  desiredRunning,
+}: Pick<ReplicaRecord, 'phase' | 'desiredRunning'>): Phase {
+  return isLive({ phase }) && !desiredRunning ? Phase.STOPPING : phase;
+}
+
 /** Returns true for a replica that waits for a node: pending, without a node, not ordered to stop. */
 export function waitsForNode({
   nodeId,

@@ -130,7 +130,7 @@ export function toCanonicalVersion(
 export function createServingFilter(
   view: Pick<ClusterView, 'version' | 'control'>,
   uid: string,
-): (replica: ReplicaRecord) => boolean {
+): (replica: Pick<ReplicaRecord, 'version'>) => boolean {
   const control = view.control(uid)?.value;
   if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
     return () => true;

@@ -34,6 +34,7 @@ import type {
 import type { Revision } from '@cloudless/state-store';
 import type { EventSubject } from './event-index.js';
 import type { Stored } from './record-change.js';
+import type { ReplicaTally } from './replica-tally.js';
 
 /**
  * The cluster's state at one revision. Records are shared and read-only: copy a record to change
@@ -62,6 +63,17 @@ export interface ClusterView {
   replica(id: string): Stored<ReplicaRecord> | undefined;
   replicas(): Iterable<Stored<ReplicaRecord>>;
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
+  /**
+   * Replicas of a workload, oldest first. Reads only as many as the caller takes; the view must not
+   * change during the iteration.
+   * @param after - Only replicas with a higher sequence number. Default: all replicas.
+   */
+  replicasInOrder(uid: string, after?: number): Iterable<Stored<ReplicaRecord>>;
+  /**
+   * Numbers of the replicas of a workload, without a walk over very many replicas. They may follow
+   * later changes: read them before an `await`.
+   */
+  replicaTally(uid: string): ReplicaTally;
   /** The replicas with a node. Copy them before an `await`: the iteration follows later changes. */
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
   /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */

@@ -1,7 +1,7 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RecordMap, Stored } from './record-change.js';
-
-type Replicas = Map<number, Stored<ReplicaRecord>>;
+import { ReplicaGroup } from './replica-group.js';
+import { tallyReplicas, type ReplicaTally } from './replica-tally.js';
 
 /** Digits of a sequence number in a key, see `toReplicaKeyId`. */
 const KEY_DIGITS = 10;
@@ -14,12 +14,12 @@ const KEY_DIGITS = 10;
  */
 export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
   /** By uid of the workload, then by sequence number. */
-  private readonly groups = new Map<string, Replicas>();
+  private readonly groups = new Map<string, ReplicaGroup>();
   /** Records whose key or id does not follow from uid and sequence number, by key. */
   private readonly irregular = new Map<string, Stored<ReplicaRecord>>();
   /** The group that was read last: neighbours in the store have the same workload. */
   private lastUid: string | undefined;
-  private lastGroup: Replicas | undefined;
+  private lastGroup: ReplicaGroup | undefined;
   private count = 0;
 
   get size(): number {
@@ -44,12 +44,33 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     return undefined;
   }
 
-  /** Returns the records of the replicas of a workload, oldest first. */
+  /** Returns the records of the replicas of a workload, mostly oldest first. */
   ofWorkload(uid: string): Iterable<Stored<ReplicaRecord>> {
     const regular = this.groups.get(uid)?.values() ?? [];
     if (this.irregular.size === 0) return regular;
-    const others = [...this.irregular.values()].filter(({ value }) => value.uid === uid);
-    return [...regular, ...others];
+    return [...regular, ...this.irregularOf(uid)];
+  }
+
+  /**
+   * Lists the records of the replicas of a workload in ascending order of their sequence numbers,
+   * and reads only as many as the caller takes. The table must not change during the iteration.
+   * @param after - Only replicas with a higher sequence number. Default: all replicas.
+   */
+  ofWorkloadInOrder(uid: string, after?: number): Iterable<Stored<ReplicaRecord>> {
+    const others = this.irregular.size === 0 ? [] : this.irregularOf(uid);
+    if (others.length === 0) return this.groups.get(uid)?.inOrder(after) ?? [];
+    const min = after ?? -Infinity;
+    return [...this.ofWorkload(uid)]
+      .filter(({ value }) => Number(value.sequence) > min)
+      .sort((a, b) => Number(a.value.sequence - b.value.sequence));
+  }
+
+  /** Returns the numbers of the replicas of a workload. */
+  tallyOf(uid: string): ReplicaTally {
+    const others = this.irregular.size === 0 ? [] : this.irregularOf(uid);
+    const group = this.groups.get(uid);
+    if (others.length === 0 && group !== undefined) return group.tally;
+    return tallyReplicas(Array.from(this.ofWorkload(uid), ({ value }) => value));
   }
 
   /** Adds a record; replaces the record of the same key in place. */
@@ -64,9 +85,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     }
     if (this.irregular.size > 0 && this.irregular.delete(key)) this.count -= 1;
     const group = this.findGroup(key, at) ?? this.addGroup(stored.value.uid);
-    const { size } = group;
-    group.set(sequence, stored);
-    this.count += group.size - size;
+    if (group.set(sequence, stored)) this.count += 1;
     return this;
   }
 
@@ -85,7 +104,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     const before = group?.get(sequence);
     // Most changes replace a record by one of the same replica, which then is regular too.
     if (before !== undefined && after !== undefined && isSameReplica(before.value, after.value)) {
-      group?.set(sequence, after);
+      group?.replace(sequence, before, after);
       return before;
     }
     const replaced = before ?? this.irregular.get(key);
@@ -116,13 +135,17 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
 
   *[Symbol.iterator](): Generator<[string, Stored<ReplicaRecord>], void> {
     for (const [uid, group] of this.groups)
-      for (const [sequence, stored] of group)
+      for (const [sequence, stored] of group.entries())
         yield [`${uid}/${String(sequence).padStart(KEY_DIGITS, '0')}`, stored];
     for (const [key, stored] of this.irregular) yield [key, stored];
   }
 
+  private irregularOf(uid: string): readonly Stored<ReplicaRecord>[] {
+    return [...this.irregular.values()].filter(({ value }) => value.uid === uid);
+  }
+
   /** Returns the group of the workload whose uid is the beginning of `text`, up to `end`. */
-  private findGroup(text: string, end: number): Replicas | undefined {
+  private findGroup(text: string, end: number): ReplicaGroup | undefined {
     const { lastUid } = this;
     if (lastUid?.length === end && text.startsWith(lastUid)) return this.lastGroup;
     const uid = text.slice(0, end);
@@ -131,8 +154,8 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     return group;
   }
 
-  private addGroup(uid: string): Replicas {
-    const group: Replicas = new Map();
+  private addGroup(uid: string): ReplicaGroup {
+    const group = new ReplicaGroup();
     this.groups.set(uid, group);
     [this.lastUid, this.lastGroup] = [uid, group];
     return group;

@@ -18,6 +18,7 @@ import type { ClusterView } from './cluster-view.js';
 import { EventIndex, type EventSubject } from './event-index.js';
 import type { RecordChange, Stored } from './record-change.js';
 import { RecordMaps } from './record-maps.js';
+import type { ReplicaTally } from './replica-tally.js';
 import { ServiceIndex } from './service-index.js';
 import { SortedKeys } from './sorted-keys.js';
 
@@ -84,6 +85,14 @@ export class IndexedView extends RecordMaps implements ClusterView {
 
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
     return this.replicaTable.ofWorkload(uid);
+  }
+
+  replicasInOrder(uid: string, after?: number): Iterable<Stored<ReplicaRecord>> {
+    return this.replicaTable.ofWorkloadInOrder(uid, after);
+  }
+
+  replicaTally(uid: string): ReplicaTally {
+    return this.replicaTable.tallyOf(uid);
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {

@@ -92,6 +92,7 @@ export class DryRunService {
         });
       }),
       replicas: status?.replicas ?? [],
+      omittedReplicas: status?.omittedReplicas ?? 0,
       funnel: [...countRemovedNodes(verdicts)],
       preemption: describePreemption({ ...this.deps, view }, record, replicas),
       ...(fitting === 0

@@ -94,6 +94,19 @@ export function findGlobalTargets(
   };
 }
 
+/**
+ * Returns {@link findGlobalTargets} for all replicas of a workload in the view, which are read in
+ * mode GLOBAL only.
+ */
+export function findTargetsOfWorkload(
+  sources: GlobalTargetSources & { readonly view: Pick<ClusterView, 'replicasOf'> },
+  workload: WorkloadRecord,
+): GlobalTargets | undefined {
+  if (!isGlobal(workload.spec)) return undefined;
+  const replicas = Array.from(sources.view.replicasOf(workload.uid), ({ value }) => value);
+  return findGlobalTargets(sources, workload, replicas);
+}
+
 /** Returns the target nodes that have a replica, also a finished one. */
 export function findOccupiedTargets(
   { nodeIds }: GlobalTargets,

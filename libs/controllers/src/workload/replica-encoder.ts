@@ -1,7 +1,6 @@
 import type { ContainerFacts, ImagePullStatus, MessageWriter } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { isLive, isTombstone } from '@cloudless/cluster-state';
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { isLive, isTombstone, toShownPhase } from '@cloudless/cluster-state';
 import { isPreempted } from '../preemption/nominations.js';
 
 /** What the API message of a replica shows about its node. */
@@ -9,14 +8,6 @@ export interface ShownNode {
   readonly zone: string;
   /** True when the node of the replica is silent. */
   readonly stale: boolean;
-}
-
-/**
- * Returns the phase that users see: STOPPING from the stop order on, before the agent reports this
- * phase.
- */
-export function toShownPhase({ phase, desiredRunning }: ReplicaRecord): Phase {
-  return isLive({ phase }) && !desiredRunning ? Phase.STOPPING : phase;
 }
 
 /** Returns the reason that users see: of a preempted replica that is stopping, who preempted it. */

@@ -4,14 +4,15 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { getZone } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { isGlobal } from '../rollout/global-targets.js';
+import { getListedReplicas } from './listed-replicas.js';
 import { writeReplicaStatus, type ShownNode } from './replica-encoder.js';
 
 /** Encodes the parts of the API message of a workload. */
 export interface WorkloadEncoder {
   /** Encodes the fields of Workload without `status`. */
   encodeHead(record: WorkloadRecord): Uint8Array;
-  /** Encodes the fields of WorkloadStatus without `replicas` and `versions`. */
-  encodeSummary(record: WorkloadRecord, replicas: readonly ReplicaRecord[]): Uint8Array;
+  /** Encodes the fields of WorkloadStatus without replicas and versions. */
+  encodeSummary(record: WorkloadRecord): Uint8Array;
   /** Encodes the field `versions` of WorkloadStatus. */
   encodeVersions(record: WorkloadRecord): Uint8Array;
 }
@@ -46,6 +47,7 @@ const MAX_PICTURE_BYTES = 64 * 1024 * 1024;
 /** Numbers of the fields of the API messages that are put together here. */
 const STATUS_FIELD = 5;
 const REPLICAS_FIELD = 12;
+const OMITTED_REPLICAS_FIELD = 15;
 
 /**
  * The API messages of workloads, encoded. Each part is kept until a record changes that the part
@@ -91,8 +93,8 @@ export class WorkloadPictures {
   }
 
   /**
-   * Returns the API message of a workload with replicas and versions, behind its length as a
-   * varint. Do not change the bytes.
+   * Returns the API message of a workload with versions and the replicas of
+   * {@link getListedReplicas}, behind its length as a varint. Do not change the bytes.
    * @param record - A record of the current view.
    */
   getFull(record: WorkloadRecord): Uint8Array {
@@ -102,9 +104,9 @@ export class WorkloadPictures {
       return picture.full;
     }
     const { encoder } = this.deps;
-    const replicas = this.listReplicas(record.uid);
+    const { replicas, omitted } = getListedReplicas(this.deps.state.view(), record.uid);
     const head = (picture.head ??= encoder.encodeHead(record));
-    const summary = (picture.summary ??= encoder.encodeSummary(record, replicas));
+    const summary = (picture.summary ??= encoder.encodeSummary(record));
     const versions = (picture.versions ??= encoder.encodeVersions(record));
     const { writer } = this;
     // As a field, so that the message is behind its length; the tag is removed below.
@@ -115,6 +117,7 @@ export class WorkloadPictures {
     for (const replica of replicas)
       writeReplicaStatus(writer, REPLICAS_FIELD, replica, this.showNode(replica));
     writer.raw(versions);
+    writer.int32(OMITTED_REPLICAS_FIELD, omitted);
     writer.end(status);
     writer.end(start);
     const full = writer.finish().subarray(1);
@@ -131,7 +134,7 @@ export class WorkloadPictures {
     const { encoder } = this.deps;
     const head = (picture.head ??= encoder.encodeHead(record));
     if (picture.summary === undefined) {
-      picture.summary = encoder.encodeSummary(record, this.listReplicas(record.uid));
+      picture.summary = encoder.encodeSummary(record);
       this.builtWorkloads += 1;
     }
     const { writer } = this;
@@ -164,12 +167,6 @@ export class WorkloadPictures {
         break;
       }
     return bytes;
-  }
-
-  /** Returns the replicas of a workload, oldest first. */
-  listReplicas(uid: string): readonly ReplicaRecord[] {
-    const replicas = Array.from(this.deps.state.view().replicasOf(uid), ({ value }) => value);
-    return replicas.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
   }
 
   private showNode({ nodeId }: ReplicaRecord): ShownNode {

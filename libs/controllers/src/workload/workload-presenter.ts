@@ -12,13 +12,20 @@ import {
   type WorkloadStatus,
 } from '@cloudless/api';
 import type { ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { getZone, isLive, isTombstone, type ClusterState } from '@cloudless/cluster-state';
+import {
+  getZone,
+  isLive,
+  isTombstone,
+  toShownPhase,
+  type ClusterState,
+} from '@cloudless/cluster-state';
 import { describeTraffic } from '../network/workload-traffic.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { toGateStatus } from '../rollout/gate/gate-status.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
-import { findGlobalTargets, type GlobalTargetSources } from '../rollout/global-targets.js';
-import { toShownNextStart, toShownPhase, toShownReason } from './replica-encoder.js';
+import { findTargetsOfWorkload, type GlobalTargetSources } from '../rollout/global-targets.js';
+import { getListedReplicas } from './listed-replicas.js';
+import { toShownNextStart, toShownReason } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 import { WorkloadPictures } from './workload-pictures.js';
 import { toWorkloadStatus } from './workload-status.js';
@@ -47,8 +54,7 @@ export class WorkloadPresenter {
       ...definedFields({ maxBytes: options.maxPictureBytes }),
       encoder: {
         encodeHead: (record) => toBinary(WorkloadSchema, this.presentHead(record)),
-        encodeSummary: (record, replicas) =>
-          toBinary(WorkloadStatusSchema, this.presentSummary(record, replicas)),
+        encodeSummary: (record) => toBinary(WorkloadStatusSchema, this.presentSummary(record)),
         encodeVersions: (record) =>
           toBinary(
             WorkloadStatusSchema,
@@ -76,13 +82,15 @@ export class WorkloadPresenter {
 
   /**
    * Builds the API message of a workload.
-   * @param full - True to include the replicas and the versions.
+   * @param full - True to include the versions and the oldest replicas, see
+   *   {@link getListedReplicas}.
    */
   present(record: WorkloadRecord, full: boolean): Workload {
-    const replicas = this.pictures.listReplicas(record.uid);
     const workload = this.presentHead(record);
-    workload.status = this.presentSummary(record, replicas);
+    workload.status = this.presentSummary(record);
     if (full) {
+      const { replicas, omitted } = getListedReplicas(this.state.view(), record.uid);
+      workload.status.omittedReplicas = omitted;
       workload.status.replicas = replicas.map((replica) => this.presentReplica(replica));
       workload.status.versions = this.presentVersions(record);
     }
@@ -118,14 +126,11 @@ export class WorkloadPresenter {
   }
 
   /** Builds the status without replicas and versions. */
-  private presentSummary(
-    record: WorkloadRecord,
-    replicas: readonly ReplicaRecord[],
-  ): WorkloadStatus {
+  private presentSummary(record: WorkloadRecord): WorkloadStatus {
     const view = this.state.view();
     const control = view.control(record.uid)?.value;
-    const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
-    const status = toWorkloadStatus(view, record, control, replicas, targets);
+    const targets = findTargetsOfWorkload({ ...this.targetSources, view }, record);
+    const status = toWorkloadStatus(view, record, control, targets);
     const gate = toGateStatus(record, control, this.options.gates?.find(record.uid));
     if (status.rollout !== undefined && gate !== undefined) status.rollout.gate = gate;
     return status;

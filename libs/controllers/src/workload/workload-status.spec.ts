@@ -35,9 +35,9 @@ describe('the status of a workload with replicas in back-off', () => {
       reason: 'replica web-2 waits for its next start (exit code 1)',
     },
     {
-      name: 'counts several that wait for the same cause, before one that starts',
+      name: 'counts several that wait, before one that starts, and names the first',
       replicas: [STARTING, backingOff('exit code 1'), backingOff('exit code 1')],
-      reason: '2 of 3 replicas wait for their next start (exit code 1)',
+      reason: '2 of 3 replicas wait for their next start (replica web-2: exit code 1)',
     },
     {
       name: 'names the first of several that wait for different causes',

@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { definedFields } from '@cloudless/base';
 import {
-  ReplicaStatus_Phase as ReplicaPhase,
   RestartPolicy_Policy as RestartMode,
   RolloutStatusSchema,
   RolloutStatus_Phase as RolloutPhase,
@@ -17,9 +16,10 @@ import {
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   createServingFilter,
-  isLive,
   toCanonicalVersion,
   type ClusterView,
+  type SequenceEnds,
+  type VersionTally,
 } from '@cloudless/cluster-state';
 import { toPendingStatusChange, isUnfinished } from '../rollout/pending-user-action.js';
 import { resolveSpecLimits } from '../rollout/rollout-input.js';
@@ -27,76 +27,108 @@ import type { GlobalTargets } from '../rollout/global-targets.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 
 /**
- * Builds the status of a workload without replicas and versions.
- * @param replicas - All replicas of the workload, oldest first.
+ * Builds the status of a workload without replicas and versions. Reads the numbers of the replicas,
+ * and at most two replicas, however many the workload has.
  * @param targets - Undefined for mode REPLICATED.
  */
 export function toWorkloadStatus(
   view: ClusterView,
   record: WorkloadRecord,
   control: ControlRecord | undefined,
-  replicas: readonly ReplicaRecord[],
   targets: GlobalTargets | undefined,
 ): WorkloadStatus {
   const spec = getSpecFacts(record.spec ?? create(WorkloadSpecSchema));
   const desired = targets?.nodeIds.length ?? spec.replicas;
-  const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
-  const staying = live.filter((replica) => replica.desiredRunning);
-  const isWanted = createVersionFilter(view, record);
-  const serves = createServingFilter(view, record.uid);
-  const ready = staying.filter((replica) => replica.ready && serves(replica)).length;
-  const updated = staying.filter(isWanted).length;
-  const wanted = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
-  const succeeded = wanted.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
-  const failed = wanted.filter(
-    ({ phase }) => phase === ReplicaPhase.FAILED && spec.restartPolicy === RestartMode.NEVER,
-  );
-  const facts: StatusFacts = {
-    record,
-    control,
-    desired,
-    live,
-    staying,
-    ready,
-    updated,
-    succeeded,
-    failed,
-    replicas,
-    targets,
-  };
+  const numbers = addUpVersions(view, record);
+  const { live, ready, updated } = numbers;
+  const failed = spec.restartPolicy === RestartMode.NEVER ? numbers.firstFailed : undefined;
+  const facts: StatusFacts = { ...numbers, view, record, control, desired, failed, targets };
   return create(WorkloadStatusSchema, {
     phase: toPhase(facts),
     observedGeneration: control?.observedGeneration ?? 0n,
     version: record.version,
     desiredReplicas: desired,
-    totalReplicas: live.length,
+    totalReplicas: live,
     readyReplicas: ready,
     updatedReplicas: updated,
-    succeededReplicas: succeeded,
+    updatedReadyReplicas: numbers.updatedReady,
+    succeededReplicas: numbers.succeeded,
     reason: explainStatus(facts),
     minAvailable: resolveSpecLimits(spec, desired).minAvailable,
     activeVersion: control?.activeVersion ?? 0,
-    rollout: toRolloutStatus(record, control, { updated, ready, total: live.length }),
+    rollout: toRolloutStatus(record, control, { updated, ready, total: live }),
   });
 }
 
+/** Numbers of the replicas of all versions, and sequence numbers of replicas that explain them. */
+interface Numbers {
+  /** Replicas that have not ended and are not lost. They may have no node yet. */
+  readonly live: number;
+  /** Live replicas that are not ordered to stop. */
+  readonly staying: number;
+  /** Ready replicas that serve: under BLUE_GREEN only those of the active version. */
+  readonly ready: number;
+  /** Staying replicas with the wanted template. */
+  readonly updated: number;
+  /** Ready replicas among `updated`. */
+  readonly updatedReady: number;
+  /** Staying replicas without a node. */
+  readonly unplaced: number;
+  /** Replicas with the wanted template that ran to completion. */
+  readonly succeeded: number;
+  /** The oldest failed replica with the wanted template that is not ordered to stop. */
+  readonly firstFailed: number | undefined;
+  /** The newest failed replica that is not lost. */
+  readonly lastFailed: number | undefined;
+  /** The oldest replica without a node that has a reason. */
+  readonly firstUnplaced: number | undefined;
+  /** The oldest replica on a node that is not ready and has a reason. */
+  readonly firstUnready: number | undefined;
+  /** Replicas on a node that wait for their next start. */
+  readonly inBackoff: number;
+  /** The oldest of these. */
+  readonly firstInBackoff: number | undefined;
+}
+
 /**
- * Returns a filter for the replicas with the wanted template. Versions with equal templates, such as
- * version 1 and the version of an undo to version 1, count as the same.
+ * Adds up the numbers of all versions. Versions with equal templates, such as version 1 and the
+ * version of an undo to version 1, count as the same.
  */
-function createVersionFilter(
-  view: ClusterView,
-  { uid, version }: WorkloadRecord,
-): (replica: ReplicaRecord) => boolean {
-  const wanted = toCanonicalVersion(view, uid, version);
-  const results = new Map<number, boolean>();
-  return (replica) => {
-    const known = results.get(replica.version);
-    if (known !== undefined) return known;
-    const isWanted = toCanonicalVersion(view, uid, replica.version) === wanted;
-    results.set(replica.version, isWanted);
-    return isWanted;
+function addUpVersions(view: ClusterView, { uid, version: wanted }: WorkloadRecord): Numbers {
+  const wantedTemplate = toCanonicalVersion(view, uid, wanted);
+  const serves = createServingFilter(view, uid);
+  const all = [...view.replicaTally(uid).byVersion];
+  const sum = (tallies: typeof all, toNumber: (tally: VersionTally) => number): number =>
+    tallies.reduce((total, [, tally]) => total + toNumber(tally), 0);
+  const updated = all.filter(
+    ([version]) => toCanonicalVersion(view, uid, version) === wantedTemplate,
+  );
+  const serving = all.filter(([version]) => serves({ version }));
+  return {
+    live: sum(all, ({ live }) => live),
+    staying: sum(all, ({ staying }) => staying),
+    ready: sum(serving, ({ ready }) => ready),
+    updated: sum(updated, ({ staying }) => staying),
+    updatedReady: sum(updated, ({ ready }) => ready),
+    unplaced: sum(all, ({ unplaced }) => unplaced),
+    succeeded: sum(updated, ({ succeeded }) => succeeded),
+    firstFailed: findOldest(updated.map(([, { failedWanted }]) => failedWanted)),
+    lastFailed: findNewest(all.map(([, { failedPresent }]) => failedPresent)),
+    firstUnplaced: findOldest(all.map(([, { explainedUnplaced }]) => explainedUnplaced)),
+    firstUnready: findOldest(all.map(([, { explainedUnready }]) => explainedUnready)),
+    inBackoff: sum(all, ({ inBackoffCount }) => inBackoffCount),
+    firstInBackoff: findOldest(all.map(([, { inBackoff }]) => inBackoff)),
   };
+}
+
+function findOldest(sets: readonly SequenceEnds[]): number | undefined {
+  const firsts = sets.flatMap(({ first }) => first ?? []);
+  return firsts.length === 0 ? undefined : Math.min(...firsts);
+}
+
+function findNewest(sets: readonly SequenceEnds[]): number | undefined {
+  const lasts = sets.flatMap(({ last }) => last ?? []);
+  return lasts.length === 0 ? undefined : Math.max(...lasts);
 }
 
 /** The fields of a spec with defaults that the status follows from. */
@@ -163,23 +195,14 @@ function toRolloutStatus(
   });
 }
 
-/** The counts and records that phase and reason of a workload follow from. */
-interface StatusFacts {
+/** The numbers and records that phase and reason of a workload follow from. */
+interface StatusFacts extends Numbers {
+  readonly view: ClusterView;
   readonly record: WorkloadRecord;
   readonly control: ControlRecord | undefined;
   readonly desired: number;
-  /** Replicas that have not ended and are not lost. They may have no node yet. */
-  readonly live: readonly ReplicaRecord[];
-  /** Live replicas that are not ordered to stop. */
-  readonly staying: readonly ReplicaRecord[];
-  /** Number of ready replicas that serve: under BLUE_GREEN only those of the active version. */
-  readonly ready: number;
-  /** Number of staying replicas with the wanted template. */
-  readonly updated: number;
-  readonly succeeded: number;
-  /** Replicas that failed for good under restart policy NEVER. */
-  readonly failed: readonly ReplicaRecord[];
-  readonly replicas: readonly ReplicaRecord[];
+  /** The oldest replica that failed for good under restart policy NEVER. */
+  readonly failed: number | undefined;
   /** Defined in mode GLOBAL only. */
   readonly targets: GlobalTargets | undefined;
 }
@@ -191,20 +214,17 @@ function toPhase({
   live,
   staying,
   updated,
+  unplaced,
   succeeded,
   failed,
 }: StatusFacts): Phase {
   if (record.deletionRequestedAt !== undefined) return Phase.TERMINATING;
-  if (succeeded > 0 && succeeded >= desired && live.length === 0) return Phase.SUCCEEDED;
-  if (failed.length > 0) return Phase.FAILED;
-  const unplaced = staying.filter(({ nodeId }) => nodeId === '').length;
-  if (unplaced > 0) return unplaced === staying.length ? Phase.PENDING : Phase.SCHEDULING;
-  if (desired > 0 && staying.length === 0 && succeeded === 0) return Phase.PENDING;
+  if (succeeded > 0 && succeeded >= desired && live === 0) return Phase.SUCCEEDED;
+  if (failed !== undefined) return Phase.FAILED;
+  if (unplaced > 0) return unplaced === staying ? Phase.PENDING : Phase.SCHEDULING;
+  if (desired > 0 && staying === 0 && succeeded === 0) return Phase.PENDING;
   const settled = control?.observedGeneration === record.generation;
-  const isExact =
-    live.length === staying.length &&
-    staying.length + succeeded === desired &&
-    updated === staying.length;
+  const isExact = live === staying && staying + succeeded === desired && updated === staying;
   return settled && isExact ? Phase.RUNNING : Phase.UPDATING;
 }
 
@@ -212,44 +232,41 @@ function toPhase({
  * Explains why the workload is not in its wanted state, by the most severe cause. Empty when there
  * is nothing to explain.
  */
-function explainStatus({
-  staying,
-  ready,
-  desired,
-  succeeded,
-  failed,
-  replicas,
-  control,
-  targets,
-}: StatusFacts): string {
-  const unplaced = staying.filter(({ nodeId }) => nodeId === '');
-  if (unplaced.length > 0) {
-    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_NODE;
-    return `${unplaced.length} of ${desired} replicas without a node: ${why}`;
+function explainStatus(facts: StatusFacts): string {
+  const { view, desired, unplaced, ready, succeeded, failed, targets } = facts;
+  const find = (sequence: number | undefined): ReplicaRecord | undefined =>
+    sequence === undefined ? undefined : findReplica(view, facts.record.uid, sequence);
+  if (unplaced > 0) {
+    const why = find(facts.firstUnplaced)?.reason ?? WAITS_FOR_NODE;
+    return `${unplaced} of ${desired} replicas without a node: ${why}`;
   }
-  const failedReplica = failed[0];
+  const failedReplica = find(failed);
   if (failedReplica !== undefined)
     return `replica ${failedReplica.id} failed: ${failedReplica.reason}`;
   if (ready + succeeded >= desired)
-    return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
-  const waiting = staying.filter((replica) => !replica.ready && replica.nextStartAt !== undefined);
-  if (waiting.length > 0) return explainBackoff(waiting, desired);
-  const unready = staying.find((replica) => !replica.ready && replica.reason !== '');
+    return targets === undefined ? '' : explainGlobalTargets(view, targets);
+  const backoff = find(facts.firstInBackoff);
+  if (backoff !== undefined) return explainBackoff(backoff, facts.inBackoff, desired);
+  const unready = find(facts.firstUnready);
   if (unready !== undefined) return `replica ${unready.id}: ${unready.reason}`;
-  const lastFailedReplica = replicas.findLast(
-    ({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost,
-  );
+  const lastFailedReplica = find(facts.lastFailed);
   if (lastFailedReplica !== undefined)
     return `replica ${lastFailedReplica.id} failed: ${lastFailedReplica.reason}`;
-  return control?.rolloutReason ?? '';
+  return facts.control?.rolloutReason ?? '';
 }
 
-/** @param waiting - Replicas in back-off, at least one. */
-function explainBackoff(waiting: readonly ReplicaRecord[], desired: number): string {
-  const [cause = '', ...otherCauses] = new Set(waiting.map(getBackoffCause));
-  const id = waiting[0]?.id ?? '';
-  if (waiting.length === 1) return `replica ${id} waits for its next start${toSuffix(cause)}`;
-  return `${waiting.length} of ${desired} replicas wait for their next start${toSuffix(otherCauses.length === 0 ? cause : `replica ${id}: ${cause}`)}`;
+/** Returns the replica of a workload with a sequence number. */
+function findReplica(view: ClusterView, uid: string, sequence: number): ReplicaRecord | undefined {
+  for (const { value } of view.replicasInOrder(uid, sequence - 1)) return value;
+  return undefined;
+}
+
+/** @param first - The oldest of the `count` replicas in back-off. */
+function explainBackoff(first: ReplicaRecord, count: number, desired: number): string {
+  const cause = getBackoffCause(first);
+  if (count === 1) return `replica ${first.id} waits for its next start${toSuffix(cause)}`;
+  const example = cause === '' ? '' : `replica ${first.id}: ${cause}`;
+  return `${count} of ${desired} replicas wait for their next start${toSuffix(example)}`;
 }
 
 function toSuffix(cause: string): string {
@@ -257,12 +274,9 @@ function toSuffix(cause: string): string {
 }
 
 /** Explains what is unusual although every target node has its replica; empty when nothing is. */
-function explainGlobalTargets(
-  { nodeIds, pinned }: GlobalTargets,
-  replicas: readonly ReplicaRecord[],
-): string {
+function explainGlobalTargets(view: ClusterView, { nodeIds, pinned }: GlobalTargets): string {
   if (nodeIds.length === 0) return 'no node fits';
-  const nodes = replicas.filter(({ id }) => pinned.has(id)).map(({ nodeId }) => nodeId);
+  const nodes = [...pinned].flatMap((id) => view.replica(id)?.value.nodeId ?? []);
   if (nodes.length === 0) return '';
   const [subject, where] =
     nodes.length === 1

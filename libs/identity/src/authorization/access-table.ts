@@ -76,6 +76,7 @@ const coordinator: Rules<typeof CoordinatorService> = {
   listWorkloads: list,
   watchWorkloads: list,
   watchReplicas: list,
+  listReplicas: list,
   // Needs the role of the change, because the answer shows what the scheduler would do.
   planWorkload: change,
   explainWorkload: read,

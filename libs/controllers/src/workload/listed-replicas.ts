@@ -1,0 +1,30 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView } from '@cloudless/cluster-state';
+
+/**
+ * Most replicas in the message of a workload. Each takes up to 8 µs and 500 bytes, and the answer of
+ * every change contains the workload. ListReplicas returns more, page by page.
+ */
+export const MAX_LISTED_REPLICAS = 1_000;
+
+/** The replicas in the message of a workload. */
+export interface ListedReplicas {
+  /** The oldest replicas, in ascending order of their sequence numbers. */
+  readonly replicas: readonly ReplicaRecord[];
+  /** Number of the other replicas of the workload. */
+  readonly omitted: number;
+}
+
+/** Returns the replicas to list in the message of a workload. Reads no other replica. */
+export function getListedReplicas(
+  view: Pick<ClusterView, 'replicasInOrder' | 'replicaTally'>,
+  uid: string,
+): ListedReplicas {
+  const replicas: ReplicaRecord[] = [];
+  for (const { value } of view.replicasInOrder(uid)) {
+    if (replicas.length === MAX_LISTED_REPLICAS)
+      return { replicas, omitted: view.replicaTally(uid).total - replicas.length };
+    replicas.push(value);
+  }
+  return { replicas, omitted: 0 };
+}
