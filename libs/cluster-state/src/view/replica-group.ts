@@ -53,11 +53,7 @@ export class ReplicaGroup {
   }
 
   /** Replaces a record of the group in place. */
-  replace(
-    sequence: number,
-    before: Stored<ReplicaRecord>,
-    after: Stored<ReplicaRecord>,
-  ): void {
+  replace(sequence: number, before: Stored<ReplicaRecord>, after: Stored<ReplicaRecord>): void {
     this.records.set(sequence, after);
     this.index?.tally.delete(before.value, sequence);
     this.index?.tally.add(after.value, sequence);

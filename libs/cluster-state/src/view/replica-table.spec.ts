@@ -35,6 +35,15 @@ describe('ReplicaTable', () => {
           expect(table.size).toBe(expected.size);
         }
         expect(new Map(table)).toEqual(expected);
+        for (const uid of ['a', 'b']) {
+          const own = [...expected.values()].filter(({ value }) => value.uid === uid);
+          const sorted = own.map(({ value }) => value.sequence).sort((a, b) => Number(a - b));
+          const list = (after?: number): readonly bigint[] =>
+            Array.from(table.ofWorkloadInOrder(uid, after), ({ value }) => value.sequence);
+          expect(list()).toEqual(sorted);
+          expect(list(1)).toEqual(sorted.filter((sequence) => sequence > 1n));
+          expect(table.tallyOf(uid).total).toBe(own.length);
+        }
       }),
     );
   });
