@@ -39,6 +39,8 @@ export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
 export { PreloadedView } from './view/preloaded-view.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
+export { MAX_LISTED_REPLICAS, getListedReplicas } from './view/listed-replicas.js';
+export type { ListedReplicas } from './view/listed-replicas.js';
 export { tallyReplicas } from './view/replica-tally.js';
 export type { ReplicaTally, SequenceEnds, VersionTally } from './view/replica-tally.js';
 export { createSnapshotView } from './view/snapshot-view.js';

@@ -105,7 +105,7 @@ const firstOf = async (items: AsyncIterable<unknown>): Promise<unknown> => {
 };
 
 describe('access to objects of namespaces', () => {
-  it('lists only workloads, events, containers and plans of permitted namespaces', async () => {
+  it('lists only workloads, replicas, events, containers and plans of permitted namespaces', async () => {
     const admin = await asUser(at('admin', ''));
     const [shop, bank] = ['shop', 'bank'].map((namespace) => ({
       change: { case: 'scale', value: { namespace, name: 'web', replicas: 2 } } as const,
@@ -116,6 +116,8 @@ describe('access to objects of namespaces', () => {
     const viewer = await asUser(at('viewer', 'shop'));
     const { workloads } = await viewer.listWorkloads({});
     expect(workloads.map(({ namespace }) => namespace)).toEqual(['shop']);
+    const replicas = await viewer.listReplicas({});
+    expect(replicas.workloads.map(({ namespace }) => namespace)).toEqual(['shop']);
     const { events } = await viewer.listEvents({});
     expect(new Set(events.map(({ namespace }) => namespace))).toEqual(new Set(['shop']));
     const { plans } = await viewer.listPlans({});
@@ -131,6 +133,7 @@ describe('access to objects of namespaces', () => {
       () => viewer.getWorkload({ namespace: 'bank', name: 'web' }),
       () => viewer.getWorkload({ namespace: 'bank', name: 'none' }),
       () => viewer.listWorkloads({ namespace: 'bank' }),
+      () => viewer.listReplicas({ namespace: 'bank' }),
       () => viewer.listEvents({ namespace: 'bank' }),
       () => viewer.listEndpoints({ namespace: 'bank', name: 'web' }),
       () => firstOf(viewer.watchWorkloads({ namespace: 'bank' })),
@@ -208,6 +211,9 @@ describe('access to objects of namespaces', () => {
     const viewer = await asUser(at('viewer', 'bank'));
     const page = await viewer.listWorkloads({ pageSize: 1, pageToken: nextPageToken });
     expect(page.workloads).toEqual([]);
+    const first = await admin.listReplicas({ pageSize: 1 });
+    const second = await viewer.listReplicas({ pageSize: 1, pageToken: first.nextPageToken });
+    expect(second.workloads).toEqual([]);
   });
 
   it('sends a watch of replicas only those of permitted namespaces, also after a change', async () => {

@@ -142,7 +142,10 @@ function toStoredResponse<Response>(response: Response): Response {
   }
   if (!isMessage(response, WorkloadSchema)) return response;
   const stored = clone(WorkloadSchema, response);
-  if (stored.status !== undefined) stored.status.replicas = [];
+  if (stored.status !== undefined) {
+    stored.status.replicas = [];
+    stored.status.omittedReplicas = 0;
+  }
   return stored as Response;
 }
 

@@ -29,6 +29,7 @@ describe('reads', () => {
       'WatchWorkloads without replicas',
       (client) => firstOf(client.watchWorkloads({ omitReplicas: true })),
     ],
+    ['ListReplicas', (client) => client.listReplicas({})],
     ['WatchReplicas', (client) => firstOf(client.watchReplicas({}))],
     ['GetNode', (client) => client.getNode({ nodeId: 'node-1' })],
     ['ListNodes', (client) => client.listNodes({})],

@@ -6,12 +6,12 @@ import {
   createWithEncodedField,
   matchesLabels,
   parseLabelSelector,
-  type ReplicaStatus,
   type WatchWorkloadsRequest,
   type WatchWorkloadsResponse,
 } from '@cloudless/api';
-import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
+  MAX_LISTED_REPLICAS,
   getZone,
   isTombstone,
   type ClusterView,
@@ -67,12 +67,15 @@ export function createWorkloadSource(
           });
         case 'deleted': {
           const { namespace, name, uid } = update.record;
-          const replicas = listLostReplicas(deps, uid);
+          const lost = listLostReplicas(deps.state.view(), uid);
+          const listed = lost.slice(0, MAX_LISTED_REPLICAS);
+          const replicas = listed.map((replica) => deps.presenter.presentReplica(replica));
+          const omittedReplicas = lost.length - listed.length;
           const workload = create(WorkloadSchema, {
             namespace,
             name,
             uid,
-            ...(replicas.length === 0 ? {} : { status: { replicas } }),
+            ...(replicas.length === 0 ? {} : { status: { replicas, omittedReplicas } }),
           });
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.DELETED,
@@ -119,15 +122,9 @@ export function createWorkloadRecordSource(): Pick<
  * Returns the replicas of a deleted workload that may still run on lost nodes. None when a workload
  * with this uid still exists.
  */
-function listLostReplicas(
-  { state, presenter }: Parameters<typeof createWorkloadSource>[0],
-  uid: string,
-): ReplicaStatus[] {
-  const view = state.view();
+function listLostReplicas(view: ClusterView, uid: string): readonly ReplicaRecord[] {
   if (view.workload(uid) !== undefined) return [];
-  return [...view.replicasOf(uid)]
-    .filter(({ value }) => isTombstone(value))
-    .map(({ value }) => presenter.presentReplica(value));
+  return Array.from(view.replicasOf(uid), ({ value }) => value).filter(isTombstone);
 }
 
 /** Returns the uids of the workloads that have replicas on a node. */

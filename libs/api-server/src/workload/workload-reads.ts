@@ -31,7 +31,7 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
-import type { ClusterView } from '@cloudless/cluster-state';
+import { MAX_LISTED_REPLICAS, type ClusterView } from '@cloudless/cluster-state';
 import { CallAccess, getReplicaNamespace } from '../access/call-access.js';
 import { requireVersion, requireWorkload } from '../lookup.js';
 import type { ReadDeps } from '../ports.js';
@@ -68,10 +68,6 @@ export class WorkloadReads {
     const selector = parseLabelSelector(request.labelSelector);
     const view = this.deps.state.view();
     const { namespace, nodeId } = request;
-    const idsOnNode =
-      nodeId === ''
-        ? undefined
-        : new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
     const { items, nextPageToken } = paginateIndex(
       nodeId === ''
         ? (after) => listWorkloadsAfter(view, namespace, after)
@@ -86,7 +82,7 @@ export class WorkloadReads {
     );
     const common = { nextPageToken, revision: view.revision };
     // The message of a workload has the replicas on all nodes.
-    const isFiltered = idsOnNode !== undefined && request.includeReplicas;
+    const isFiltered = nodeId !== '' && request.includeReplicas;
     if (isBinaryCall(context.requestHeader) && !isFiltered)
       return Object.assign(
         createWithEncodedField(
@@ -98,11 +94,21 @@ export class WorkloadReads {
       );
     const workloads = items.map((record) => {
       const workload = this.deps.presenter.present(record, request.includeReplicas);
-      if (idsOnNode !== undefined && workload.status !== undefined)
-        workload.status.replicas = workload.status.replicas.filter(({ id }) => idsOnNode.has(id));
+      if (isFiltered) this.showReplicasOn(nodeId, workload);
       return workload;
     });
     return create(ListWorkloadsResponseSchema, { workloads, ...common });
+  }
+
+  /** Puts the replicas on a node into the message of a workload, in place of the listed ones. */
+  private showReplicasOn(nodeId: string, { uid, status }: Workload): void {
+    if (status === undefined) return;
+    const onNode = Array.from(this.deps.state.view().replicasOn(nodeId), ({ value }) => value)
+      .filter((replica) => replica.uid === uid)
+      .sort((a, b) => Number(a.sequence - b.sequence));
+    const listed = onNode.slice(0, MAX_LISTED_REPLICAS);
+    status.replicas = listed.map((replica) => this.deps.presenter.presentReplica(replica));
+    status.omittedReplicas = onNode.length - listed.length;
   }
 
   watchWorkloads(

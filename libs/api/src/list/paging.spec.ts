@@ -171,6 +171,36 @@ describe('paginateIndex', () => {
     );
   });
 
+  it('ends a page after the largest number of examined items, and misses none of the next ones', () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(key, { maxLength: 40 }),
+        fc.integer({ min: 1, max: 7 }),
+        fc.integer({ min: 1, max: 5 }),
+        fc.func(fc.boolean()),
+        (keys, pageSize, maxExamined, matches) => {
+          const sorted = [...keys].sort(byCode);
+          const read: string[] = [];
+          let pageToken = '';
+          do {
+            let examined = 0;
+            const page = paginateIndex(
+              (after) => iterateAfter(sorted, identity, after),
+              identity,
+              { pageSize, pageToken },
+              { ...all, maxExamined },
+              (item) => (examined += 1) > 0 && matches(item),
+            );
+            expect(examined).toBeLessThanOrEqual(maxExamined);
+            read.push(...page.items);
+            pageToken = page.nextPageToken;
+          } while (pageToken !== '');
+          expect(read).toEqual(sorted.filter((item) => matches(item)));
+        },
+      ),
+    );
+  });
+
   it('examines one record more than a page has, wherever the page begins', () => {
     const sorted = Array.from(
       { length: 5_000 },

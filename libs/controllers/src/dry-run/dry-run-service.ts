@@ -54,7 +54,10 @@ export class DryRunService {
     const { cluster, presenter, state } = this.deps;
     const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
     const view = state.view();
-    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value);
+    // In mode REPLICATED, the verdicts depend on no replica, of which there may be very many.
+    const replicas = isGlobal(record.spec)
+      ? Array.from(view.replicasOf(record.uid), ({ value }) => value)
+      : [];
     const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
     const occupiedTargets = targets && findOccupiedTargets(targets, replicas);
     const request = toPlacementRequest(record, template);
@@ -94,7 +97,7 @@ export class DryRunService {
       replicas: status?.replicas ?? [],
       omittedReplicas: status?.omittedReplicas ?? 0,
       funnel: [...countRemovedNodes(verdicts)],
-      preemption: describePreemption({ ...this.deps, view }, record, replicas),
+      preemption: describePreemption({ ...this.deps, view }, record),
       ...(fitting === 0
         ? explainRefusal(cluster, request)
         : explainBoundReplica(cluster, request, { replicas, verdicts })),

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, toTemplate } from '@cloudless/api';
-import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { WorkloadRecord } from '@cloudless/api/store';
 import type { Cluster, Preemption } from '@cloudless/scheduler';
 import { isGlobal } from '../rollout/global-targets.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
@@ -27,13 +27,12 @@ export interface DescribePreemptionSources extends PreemptionSources {
 export function describePreemption(
   sources: DescribePreemptionSources,
   workload: WorkloadRecord,
-  replicas: readonly ReplicaRecord[],
 ): string {
   const { view } = sources;
   const template = toTemplate(workload.spec ?? create(WorkloadSpecSchema));
   const { priority = 0 } = template;
   if (priority <= HIGHEST_PRIORITY_WITHOUT_PREEMPTION) return '';
-  const waiting = replicas.filter(
+  const waiting = Array.from(view.replicasOf(workload.uid), ({ value }) => value).filter(
     ({ nodeId, desiredRunning, reason }) => nodeId === '' && desiredRunning && reason !== '',
   );
   const nominated = waiting.find(isNominated);

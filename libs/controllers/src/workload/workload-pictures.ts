@@ -1,10 +1,9 @@
 import { MessageWriter } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
-import { getZone } from '@cloudless/cluster-state';
+import { getListedReplicas, getZone } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { isGlobal } from '../rollout/global-targets.js';
-import { getListedReplicas } from './listed-replicas.js';
 import { writeReplicaStatus, type ShownNode } from './replica-encoder.js';
 
 /** Encodes the parts of the API message of a workload. */

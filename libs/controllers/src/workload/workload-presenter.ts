@@ -13,6 +13,7 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
+  getListedReplicas,
   getZone,
   isLive,
   isTombstone,
@@ -24,7 +25,6 @@ import type { NodeDirectory } from '../node/node-directory.js';
 import { toGateStatus } from '../rollout/gate/gate-status.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { findTargetsOfWorkload, type GlobalTargetSources } from '../rollout/global-targets.js';
-import { getListedReplicas } from './listed-replicas.js';
 import { toShownNextStart, toShownReason } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 import { WorkloadPictures } from './workload-pictures.js';

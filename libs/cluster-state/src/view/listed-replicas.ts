@@ -1,5 +1,5 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView } from '@cloudless/cluster-state';
+import type { ClusterView } from './cluster-view.js';
 
 /**
  * Most replicas in the message of a workload. Each takes up to 8 µs and 500 bytes, and the answer of
