@@ -5,7 +5,7 @@ import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import type { Column } from '../output/table.js';
 import { wrapText } from '../output/text-width.js';
-import { formatReplicaTable } from './replica-view.js';
+import { formatOmittedReplicas, formatReplicaTable } from './replica-view.js';
 
 /**
  * Headers of the nodes whose score terms are shown without `-o wide`: the first choice and the next
@@ -39,7 +39,8 @@ export function formatExplanation(
     formatVerdictTable(explained, style, wide),
     hasFitting ? formatParagraph(ORDER_TEXT, style) : '',
     wide ? '' : formatScoreTerms(explained, style),
-    formatReplicaTable(explained.replicas, nowMs, style, wide),
+    formatReplicaTable(explained.replicas, nowMs, style, wide) +
+      formatOmittedReplicas(explained.omittedReplicas, explained),
   ]
     .filter((part) => part !== '')
     .join('\n');

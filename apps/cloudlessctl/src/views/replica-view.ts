@@ -37,6 +37,19 @@ export function formatReplicaTable(
   );
 }
 
+/**
+ * Returns the line below the replicas of a workload when the answer omitted some: `… and 5 more
+ * replicas; list them with: cloudlessctl get replicas --workload default/web`. Empty without any.
+ */
+export function formatOmittedReplicas(
+  omitted: number,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+): string {
+  if (omitted === 0) return '';
+  const count = formatCount(omitted, 'more replica');
+  return `… and ${count}; list them with: cloudlessctl get replicas --workload ${namespace}/${name}\n`;
+}
+
 const REPLICA_COLUMNS: readonly (Column | string)[] = [
   'REPLICA',
   { header: 'SLOT', dropOrder: 1 },

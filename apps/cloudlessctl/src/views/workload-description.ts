@@ -14,7 +14,7 @@ import {
 } from './rollout-view.js';
 import { SECTION_INDENT, formatFields, formatSections } from './sections.js';
 import { getSpecFields } from './spec-view.js';
-import { formatReplicaTable } from './replica-view.js';
+import { formatOmittedReplicas, formatReplicaTable } from './replica-view.js';
 
 /** Formats the description of a workload in sections. */
 export function formatWorkloadDescription(
@@ -30,7 +30,7 @@ export function formatWorkloadDescription(
     ['Spec', formatFields(getSpecFields(spec))],
     ['Status', formatFields(getStatusFields(workload))],
     ['Rollout', formatRolloutSection(workload, nowMs)],
-    ['Replicas', formatReplicaSection(status?.replicas ?? [], nowMs, indented)],
+    ['Replicas', formatReplicaSection(workload, nowMs, indented)],
     ['Versions', formatVersionTable(status?.versions ?? [], nowMs, indented) || '(none)\n'],
     ['Events', formatEventTable(events, nowMs, indented) || '(none)\n'],
   ]);
@@ -44,12 +44,11 @@ function formatRolloutSection(workload: Workload, nowMs: number): string {
   );
 }
 
-function formatReplicaSection(
-  replicas: readonly ReplicaStatus[],
-  nowMs: number,
-  style: Style,
-): string {
-  const table = formatReplicaTable(replicas, nowMs, style) || '(none)\n';
+function formatReplicaSection(workload: Workload, nowMs: number, style: Style): string {
+  const { replicas = [], omittedReplicas = 0 } = workload.status ?? {};
+  const table =
+    (formatReplicaTable(replicas, nowMs, style) || '(none)\n') +
+    formatOmittedReplicas(omittedReplicas, workload);
   const lines = [
     ...formatContainers(replicas),
     ...formatImagePulls(replicas, nowMs),

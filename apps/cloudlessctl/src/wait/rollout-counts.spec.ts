@@ -80,4 +80,9 @@ describe('getFraction', () => {
     expect(getFraction(aRollout({}, { updated: 3 }))).toBe(0.75);
     expect(getFraction(aState({ desiredReplicas: 0 }))).toBe(0);
   });
+
+  it('follows from the number of the coordinator when the answer omits replicas', () => {
+    const status = { omittedReplicas: 96, desiredReplicas: 100, updatedReadyReplicas: 60 };
+    expect(getFraction(aState(status, aRollout({}, { updated: 3 })))).toBe(0.6);
+  });
 });

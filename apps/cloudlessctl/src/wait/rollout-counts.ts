@@ -1,5 +1,5 @@
 import { withDefaults } from '@cloudless/api';
-import type { VersionInfo, Workload } from '@cloudless/api';
+import type { VersionInfo, Workload, WorkloadStatus } from '@cloudless/api';
 import { formatCount, formatDuration } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 
@@ -22,20 +22,26 @@ export interface RolloutCounts {
  * template counts as updated.
  */
 export function countRollout({ status }: Workload): RolloutCounts {
-  const newestVersion = findCanonicalVersion(status?.versions ?? [], status?.version ?? 0);
-  const updatedReady = (status?.replicas ?? []).filter(
-    ({ version, ready, leaving }) =>
-      ready && !leaving && findCanonicalVersion(status?.versions ?? [], version) === newestVersion,
-  ).length;
   const updated = status?.updatedReplicas ?? 0;
   return {
     desired: status?.desiredReplicas ?? 0,
     updated,
-    updatedReady,
+    updatedReady: status === undefined ? 0 : countUpdatedReady(status),
     old: Math.max(0, (status?.totalReplicas ?? 0) - updated),
     ready: status?.readyReplicas ?? 0,
     minimum: status?.minAvailable ?? 0,
   };
+}
+
+/** Counts the listed replicas, as earlier coordinators send no number, unless some are omitted. */
+function countUpdatedReady(status: WorkloadStatus): number {
+  const { replicas, omittedReplicas, versions } = status;
+  if (omittedReplicas > 0) return status.updatedReadyReplicas;
+  const newestVersion = findCanonicalVersion(versions, status.version);
+  return replicas.filter(
+    ({ version, ready, leaving }) =>
+      ready && !leaving && findCanonicalVersion(versions, version) === newestVersion,
+  ).length;
 }
 
 /** Returns the oldest version with the same template as `version`. */

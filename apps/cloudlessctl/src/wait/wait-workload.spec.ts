@@ -8,11 +8,12 @@ import {
   RolloutStatusSchema,
   Rollout_Strategy,
   RolloutStatus_Phase,
+  WatchWorkloadsResponse_Kind as Kind,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
-import type { CliResult } from '../testing/run-cli.js';
+import type { CliResult, FakeCoordinator } from '../testing/run-cli.js';
 import { FAILURE, aRollout, createWatch } from '../testing/a-rollout.js';
 import { judgeWorkload } from './judge-workload.js';
 
@@ -551,6 +552,22 @@ describe('option --wait', () => {
       expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
     },
   );
+
+  it('gives the number of replicas that may still run and that the answer omits', async () => {
+    const coordinator: FakeCoordinator = {
+      deleteWorkload: () => aWorkload(),
+      watchWorkloads: async function* () {
+        const { uid } = aWorkload();
+        const status = { replicas: [lostReplica], omittedReplicas: 5 };
+        yield { kind: Kind.DELETED, workload: { uid, status } };
+      },
+    };
+    const { stderr } = await runCli(['delete', 'web', '--wait'], { coordinator });
+    expect(stderr).toBe(
+      'workload default/web: replica aa-3 may still run on lost node n3; it is stopped when the node returns\n' +
+        'workload default/web: 5 more replicas may still run on lost nodes, and are stopped when the nodes return\n',
+    );
+  });
 
   it('exits with 4 when the workload is deleted during the wait', async () => {
     const coordinator = {

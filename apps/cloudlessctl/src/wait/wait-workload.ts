@@ -15,7 +15,7 @@ import type { PictureView } from './picture.js';
 import type { Progress } from './progress.js';
 import { RefusalCheck } from './refusal-check.js';
 import { getFraction } from './rollout-counts.js';
-import { watchWorkload } from './watch-workload.js';
+import { watchWorkload, type RemainingReplicas } from './watch-workload.js';
 import { drawWorkload } from './workload-picture.js';
 
 export { formatWorkloadName };
@@ -114,9 +114,9 @@ export async function waitUntilSettled(
 export async function waitUntilDeleted(
   session: CliSession,
   deleted: Workload,
-): Promise<readonly ReplicaStatus[]> {
+): Promise<RemainingReplicas> {
   const label = formatWorkloadName(deleted);
-  let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
+  let mayStillRun = selectMayStillRun(deleted.status?.replicas ?? []);
   let stateSuffix = '';
   let highestTotal = 0;
   const stranded = await watchWorkload(session, {
@@ -131,10 +131,11 @@ export async function waitUntilDeleted(
         const text = `${label}: deleted`;
         const draw = (view: PictureView) => [drawResult(text, view)];
         await progress.showState({ text, fraction: 1, isFinal: true, draw });
-        return remaining.filter((replica) => replica.mayStillRun);
+        const { replicas, omittedReplicas } = remaining;
+        return { ...selectMayStillRun(replicas), omittedReplicas };
       }
       const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
-      mayStillRun = replicas.filter((replica) => replica.mayStillRun);
+      mayStillRun = selectMayStillRun(replicas);
       const left = `${formatCount(totalReplicas, 'replica')} left`;
       stateSuffix = `: ${left}${reason === '' ? '' : `, ${reason}`}`;
       highestTotal = Math.max(highestTotal, totalReplicas);
@@ -154,12 +155,23 @@ export async function waitUntilDeleted(
       return undefined;
     },
   });
-  for (const { id, nodeId } of stranded) {
+  for (const { id, nodeId } of stranded.replicas) {
     await session.printNotice(
       `${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`,
     );
   }
+  if (stranded.omittedReplicas > 0) {
+    const more = formatCount(stranded.omittedReplicas, 'more replica');
+    await session.printNotice(
+      `${label}: ${more} may still run on lost nodes, and are stopped when the nodes return`,
+    );
+  }
   return stranded;
+}
+
+/** Returns the replicas that may still run. The number of further ones is unknown. */
+function selectMayStillRun(replicas: readonly ReplicaStatus[]): RemainingReplicas {
+  return { replicas: replicas.filter(({ mayStillRun }) => mayStillRun), omittedReplicas: 0 };
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { CallOptions } from '@connectrpc/connect';
 import { WatchWorkloadsResponse_Kind } from '@cloudless/api';
-import type { ReplicaStatus, Workload } from '@cloudless/api';
+import type { Workload, WorkloadStatus } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import { resumeWatch } from '../call/resume-watch.js';
 import { formatWorkloadName } from '../names.js';
@@ -9,6 +9,9 @@ import type { CliSession } from '../call/cli-session.js';
 import { Deadline } from '../call/reconnect.js';
 import { GateFigures } from './gate-figures.js';
 import { Progress } from './progress.js';
+
+/** Replicas of a workload that was deleted, of which an answer may omit some. */
+export type RemainingReplicas = Pick<WorkloadStatus, 'replicas' | 'omittedReplicas'>;
 
 /** A workload to watch, a time limit, and the condition to wait for. */
 export interface WorkloadWatch<Result> {
@@ -26,14 +29,14 @@ export interface WorkloadWatch<Result> {
   /**
    * Evaluates a state.
    * @param workload - Undefined when the workload is deleted.
-   * @param remaining - Replicas in the last status of a deleted workload; undefined when the
-   *   workload exists, or was deleted before the watch started.
+   * @param remaining - The last status of a deleted workload, with its remaining replicas;
+   *   undefined when the workload exists, or was deleted before the watch started.
    * @returns The result that ends the watch; undefined to continue.
    */
   evaluate(
     workload: Workload | undefined,
     progress: Progress,
-    remaining: readonly ReplicaStatus[] | undefined,
+    remaining: RemainingReplicas | undefined,
   ): Promise<Result | undefined>;
 }
 
@@ -80,7 +83,7 @@ export async function watchWorkload<Result>(
 /** A state of the workload; `workload` is undefined after the deletion. */
 interface WorkloadState {
   readonly workload: Workload | undefined;
-  readonly remaining?: readonly ReplicaStatus[];
+  readonly remaining?: RemainingReplicas;
 }
 
 /** Yields every state of the workload with this uid, and its deletion. */
@@ -101,7 +104,8 @@ async function* watchStates(
       exists = true;
       yield { workload };
     } else if (kind === WatchWorkloadsResponse_Kind.DELETED && workload?.uid === uid) {
-      yield { workload: undefined, remaining: workload.status?.replicas ?? [] };
+      const { replicas = [], omittedReplicas = 0 } = workload.status ?? {};
+      yield { workload: undefined, remaining: { replicas, omittedReplicas } };
     } else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !exists) {
       yield { workload: undefined };
     }

@@ -109,7 +109,10 @@ function drawUnready(
     { text: `  ${padText(nodeId, widths[2] ?? 0)}  ${reason}` },
   ]);
   const hidden = unready.length - shown.length;
-  return hidden === 0 ? lines : [...lines, [{ text: `  and ${hidden} more`, paint: style.dim }]];
+  if (hidden === 0) return lines;
+  const { replicas = [], omittedReplicas = 0 } = status ?? {};
+  const scope = omittedReplicas === 0 ? '' : ` of the oldest ${replicas.length} replicas`;
+  return [...lines, [{ text: `  and ${hidden} more${scope}`, paint: style.dim }]];
 }
 
 function isUnready({ phase, ready, leaving }: ReplicaStatus): boolean {

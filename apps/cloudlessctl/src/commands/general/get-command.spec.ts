@@ -6,7 +6,12 @@ import {
   WatchReplicasResponseSchema,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
-import type { ListEventsRequest, ListWorkloadsRequest, Workload } from '@cloudless/api';
+import type {
+  ListEventsRequest,
+  ListReplicasRequest,
+  ListWorkloadsRequest,
+  Workload,
+} from '@cloudless/api';
 import { aNode, aWorkload, runCli } from '../../testing/run-cli.js';
 import type { CliOptions } from '../../testing/run-cli.js';
 
@@ -75,6 +80,47 @@ describe('cloudlessctl get replicas', () => {
     const { stdout } = await get('replicas', ...argv, '-o', 'name');
     expect(stdout).toBe(ids.map((id) => `00000000000000${id}\n`).join(''));
   });
+
+  it.each([
+    { argv: ['-n', 'prod'], ids: ['bb-1', 'bb-2', 'bb-3'], pages: 2 },
+    { argv: ['--workload', 'prod/shop', '--node', 'node1'], ids: ['bb-2', 'bb-3'], pages: 2 },
+    { argv: ['00000000000000bb-3'], ids: ['bb-3'], pages: 2 },
+    { argv: ['00000000000000aa-2'], ids: ['aa-2'], pages: 0 },
+  ])(
+    'reads the replicas that the answer omits page by page with $argv',
+    async ({ argv, ids, pages }) => {
+      const requests: ListReplicasRequest[] = [];
+      const toGroup = (number: number, nodeId: string) => ({
+        ...{ namespace: 'prod', name: 'shop', uid: shop.uid },
+        replicas: [{ id: `${shop.uid}-${number}`, slot: number, nodeId }],
+      });
+      const large = aWorkload({
+        ...{ namespace: 'prod', name: 'shop', uid: shop.uid },
+        status: { replicas: [{ id: `${shop.uid}-1` }], omittedReplicas: 2 },
+      });
+      const { stdout } = await runCli(['get', 'replicas', ...argv, '-o', 'name'], {
+        coordinator: {
+          getWorkload: () => large,
+          listWorkloads: ({ namespace }) => ({
+            workloads: namespace === 'prod' ? [large] : [aWorkload(), large],
+          }),
+          listReplicas: (request) => {
+            requests.push(request);
+            return request.pageToken === ''
+              ? { workloads: [toGroup(1, ''), toGroup(2, 'node1')], nextPageToken: 'next' }
+              : { workloads: [toGroup(3, 'node1')] };
+          },
+        },
+      });
+      expect(stdout).toBe(ids.map((id) => `00000000000000${id}\n`).join(''));
+      const nodeId = argv.includes('--node') ? 'node1' : '';
+      expect(requests).toMatchObject(
+        ['', 'next']
+          .slice(0, pages)
+          .map((pageToken) => ({ namespace: 'prod', name: 'shop', nodeId, pageToken })),
+      );
+    },
+  );
 
   it('asks the coordinator only for the workloads on the node', async () => {
     const requests: ListWorkloadsRequest[] = [];

@@ -13,12 +13,20 @@ interface Case {
   readonly on: readonly string[];
   readonly spec?: object;
   readonly phase?: Phase;
+  readonly omittedReplicas?: number;
   readonly namespace?: string;
   readonly fits?: boolean;
 }
 
 const uncordon = (
-  { on, spec = {}, phase = Phase.RUNNING, namespace = 'default', fits = true }: Case,
+  {
+    on,
+    spec = {},
+    phase = Phase.RUNNING,
+    omittedReplicas = 0,
+    namespace = 'default',
+    fits = true,
+  }: Case,
   ...flags: readonly string[]
 ) => {
   const replicas = on.map((nodeId, index) => ({ id: `shop-${index}`, nodeId }));
@@ -26,7 +34,7 @@ const uncordon = (
     namespace,
     name: 'shop',
     spec: { mode: Mode.REPLICATED, ...spec },
-    status: { phase, replicas },
+    status: { phase, replicas, omittedReplicas },
   });
   return runCli(['node', 'uncordon', 'web1', ...flags], {
     coordinator: {
@@ -80,6 +88,7 @@ describe('node uncordon', () => {
       on: ['web2', 'web2'],
       spec: { rollout: { strategy: Strategy.RECREATE } },
     },
+    { name: 'the list omits replicas', on: ['web2', 'web2'], omittedReplicas: 9 },
     { name: 'a rollout is in progress', on: ['web2', 'web2'], phase: Phase.UPDATING },
   ])('prints no hint when $name', async (given) => {
     expect(await uncordon(given)).toMatchObject({ exitCode: 0, stderr: '' });

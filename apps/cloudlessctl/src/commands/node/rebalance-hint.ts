@@ -49,13 +49,15 @@ export async function findRebalanceHint(
 
 /**
  * Returns how many more replicas of a workload the fullest node runs than this node; 0 when a
- * restart is not advisable: it would stop all replicas first, or a rollout is in progress.
+ * restart is not advisable: it would stop all replicas first, or a rollout is in progress; and when
+ * the list omits replicas, so that the numbers of the nodes are unknown.
  */
 function countSurplus({ spec, status }: Workload, nodeId: string): number {
   const isEligible =
     spec?.mode === Mode.REPLICATED &&
     spec.rollout?.strategy !== Strategy.RECREATE &&
-    status?.phase === Phase.RUNNING;
+    status?.phase === Phase.RUNNING &&
+    status.omittedReplicas === 0;
   if (!isEligible) return 0;
   const counts = new Map<string, number>();
   for (const replica of status.replicas) {

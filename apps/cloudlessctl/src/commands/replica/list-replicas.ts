@@ -48,7 +48,9 @@ export async function getReplicas(invocation: Invocation, ids: readonly string[]
     throw createUsageFailure(
       `${JSON.stringify(other)} is not the id of a replica; the replicas of a workload: cloudlessctl get replicas --workload ${other}`,
     );
-  const all = new Map((await fetchReplicas(session, {})).map((item) => [item.replica.id, item]));
+  const uids = new Set(ids.map((id) => id.slice(0, id.indexOf('-'))));
+  const listed = await fetchReplicas(session, { uids });
+  const all = new Map(listed.map((item) => [item.replica.id, item]));
   const found = ids.map((id) => {
     const item = all.get(id);
     if (item === undefined)

@@ -155,6 +155,6 @@ async function deleteWorkload(
 
 /** Waits until the workload has no replicas, and stores those that may still run in its status. */
 async function waitUntilGone(session: CliSession, workload: Workload): Promise<void> {
-  const replicas = [...(await waitUntilDeleted(session, workload))];
-  if (workload.status !== undefined) workload.status.replicas = replicas;
+  const remaining = await waitUntilDeleted(session, workload);
+  if (workload.status !== undefined) Object.assign(workload.status, remaining);
 }

@@ -218,6 +218,21 @@ describe('cloudlessctl workload', () => {
     ).toEqual(json);
   });
 
+  it.each([['describe', 'web'] as const, ['explain', 'web'] as const])(
+    'says how to list the replicas that the answer omits with %s',
+    async (...argv) => {
+      const names = { namespace: 'default', name: 'web' };
+      const coordinator = {
+        getWorkload: () => aWorkload({ status: { omittedReplicas: 999_000 } }),
+        listEvents: () => ({}),
+        explainWorkload: () => ({ ...names, omittedReplicas: 999_000 }),
+      };
+      expect((await runCli(argv, { coordinator })).stdout).toContain(
+        '… and 999000 more replicas; list them with: cloudlessctl get replicas --workload default/web\n',
+      );
+    },
+  );
+
   it('describes a workload with spec, status, replicas, versions and events', async () => {
     const coordinator = {
       getWorkload: () => aWorkload(),
