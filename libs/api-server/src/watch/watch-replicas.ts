@@ -264,11 +264,19 @@ class ReplicaWatch {
     return [...uids, ...orphans];
   }
 
-  /** Returns the current replicas of a workload that match, oldest first. */
-  private listReplicas(uid: string): readonly ReplicaRecord[] {
-    return Array.from(this.deps.state.view().replicasOf(uid), ({ value }) => value)
-      .filter((replica) => this.matches(replica))
-      .sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
+  /** Lists the current replicas of a workload that match, oldest first. The view may change. */
+  private *listReplicas(uid: string): Generator<ReplicaRecord, void> {
+    let after: number | undefined;
+    for (;;) {
+      const part: ReplicaRecord[] = [];
+      for (const { value } of this.deps.state.view().replicasInOrder(uid, after)) {
+        part.push(value);
+        if (part.length === MAX_REPLICAS) break;
+      }
+      for (const replica of part) if (this.matches(replica)) yield replica;
+      if (part.length < MAX_REPLICAS) return;
+      after = Number(part.at(-1)?.sequence);
+    }
   }
 
   private matches({ uid, nodeId }: ReplicaRecord): boolean {
@@ -352,7 +360,7 @@ class ReplicaWatch {
     if (this.deleted.size === 0 || !this.queue.isEmpty) return;
     const view = this.deps.state.view();
     for (const uid of this.deleted) {
-      if ([...view.replicasOf(uid)].length > 0) continue;
+      if (view.replicaTally(uid).total > 0) continue;
       this.shown.delete(uid);
       this.deleted.delete(uid);
     }

@@ -1,10 +1,9 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import {
   ListReplicasRequestSchema,
   ReplicaStatus_Phase as Phase,
   ReplicaStatusSchema,
-  type ListReplicasRequest,
   type ListReplicasResponse,
 } from '@cloudless/api';
 import { ControlRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
@@ -46,7 +45,7 @@ function createView(rows: readonly Row[]): ClusterView {
 
 function list(
   view: ClusterView,
-  request: Partial<ListReplicasRequest>,
+  request: MessageInitShape<typeof ListReplicasRequestSchema>,
   isVisible: (namespace: string) => boolean = () => true,
 ): ListReplicasResponse {
   const presenter = {
