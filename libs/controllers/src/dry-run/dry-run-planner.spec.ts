@@ -609,6 +609,14 @@ describe('DryRunService.explain', () => {
     expect(result.replicas).toHaveLength(1);
   });
 
+  it('omits the replicas that the message of the workload omits', async () => {
+    await openWith(['node-1']);
+    await bed.createWorkload({ replicas: 1_001 });
+    await bed.addReplicas(1_001);
+    const { replicas, omittedReplicas } = dryRun.explain(bed.workload());
+    expect([replicas.length, omittedReplicas]).toEqual([1_000, 1]);
+  });
+
   it('gives all reasons of each node, the refusal and the smallest change when no node fits', async () => {
     await openWith(['node-1', 'node-2']);
     await bed.changeNode('node-2', { cordoned: true });
