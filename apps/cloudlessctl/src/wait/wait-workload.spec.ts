@@ -11,7 +11,7 @@ import {
   WatchWorkloadsResponse_Kind as Kind,
   WorkloadStatus_Phase,
 } from '@cloudless/api';
-import type { Workload } from '@cloudless/api';
+import type { WatchWorkloadsRequest, Workload } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 import type { CliResult, FakeCoordinator } from '../testing/run-cli.js';
 import { FAILURE, aRollout, createWatch } from '../testing/a-rollout.js';
@@ -550,6 +550,28 @@ describe('option --wait', () => {
       });
       const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
       expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
+    },
+  );
+
+  it.each([
+    { replicas: 'all replicas', omittedReplicas: 0, omitReplicas: false },
+    { replicas: 'no replicas of a very large workload', omittedReplicas: 1, omitReplicas: true },
+  ])(
+    'reads $replicas while a workload is being deleted',
+    async ({ omittedReplicas, omitReplicas }) => {
+      const requests: WatchWorkloadsRequest[] = [];
+      const coordinator: FakeCoordinator = {
+        deleteWorkload: () => aWorkload({ status: { omittedReplicas } }),
+        watchWorkloads: async function* (request: WatchWorkloadsRequest) {
+          requests.push(request);
+          const { uid } = aWorkload();
+          yield { kind: Kind.PUT, workload: { uid, status: { totalReplicas: 7 } } };
+          yield { kind: Kind.DELETED, workload: { uid } };
+        },
+      };
+      const { stdout } = await runCli(['delete', 'web', '--wait'], { coordinator });
+      expect(stdout).toContain('workload default/web: 7 replicas left\n');
+      expect(requests).toMatchObject([{ omitReplicas }]);
     },
   );
 

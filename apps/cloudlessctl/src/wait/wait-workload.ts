@@ -121,6 +121,8 @@ export async function waitUntilDeleted(
   let highestTotal = 0;
   const stranded = await watchWorkload(session, {
     subject: deleted,
+    // Of a very large workload, the last item names the replicas that may still run.
+    omitReplicas: (deleted.status?.omittedReplicas ?? 0) > 0,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) =>
       new CliFailure(ExitCode.timeout, `${label} was not deleted within ${after}${stateSuffix}`),

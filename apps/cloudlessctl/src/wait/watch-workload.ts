@@ -19,6 +19,8 @@ export interface WorkloadWatch<Result> {
   readonly subject: Workload;
   /** Undefined: no time limit. */
   readonly timeoutMs: number | undefined;
+  /** True: the states have no replicas. Default: false. */
+  readonly omitReplicas?: boolean;
   /** Ends the watch with its reason when aborted. Default: none. */
   readonly abortSignal?: AbortSignal;
   /**
@@ -59,7 +61,7 @@ export async function watchWorkload<Result>(
       watch.abortSignal === undefined
         ? deadline.signal
         : AbortSignal.any([deadline.signal, watch.abortSignal]);
-    for await (const { workload, remaining } of watchStates(session, subject, ended)) {
+    for await (const { workload, remaining } of watchStates(session, watch, ended)) {
       if (progress.isRedrawn) figures.follow(workload);
       const result = await watch.evaluate(workload, progress, remaining);
       if (result !== undefined) return result;
@@ -89,13 +91,16 @@ interface WorkloadState {
 /** Yields every state of the workload with this uid, and its deletion. */
 async function* watchStates(
   session: CliSession,
-  { namespace, name, uid }: Workload,
+  {
+    subject: { namespace, name, uid },
+    omitReplicas = false,
+  }: Pick<WorkloadWatch<unknown>, 'subject' | 'omitReplicas'>,
   signal: AbortSignal,
 ): AsyncGenerator<WorkloadState> {
   let exists = false;
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
-      session.client.watchWorkloads({ namespace, name, afterRevision }, options),
+      session.client.watchWorkloads({ namespace, name, afterRevision, omitReplicas }, options),
     onRestart: () => void (exists = false),
     hasAnswered: true, // the coordinator returned the workload to watch
   };
