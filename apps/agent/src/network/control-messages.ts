@@ -18,6 +18,8 @@ export const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
 /** Settings of the network proxy of a node. */
 export interface ProxySettings {
   readonly nodeId: string;
+  /** Id of the cluster, as the agent has stored it. Absent before the node has joined. */
+  readonly clusterId?: string;
   readonly zone: string;
   readonly region: string;
   readonly hostId: string;

@@ -38,7 +38,7 @@ export async function startEarlyProxy(
   const store = new FileAgentStore(dataDir);
   const identity = await store.loadIdentity();
   if (identity !== undefined && identity.nodeId !== config.name) return undefined;
-  const settings = createProxySettings(config, identity?.coordinators);
+  const settings = createProxySettings(config, identity);
   const program = toProxyProgram(dataDir, proxyCommand);
   const mayServe = settings.ingressHttp !== undefined || settings.ingressHttps !== undefined;
   // A node that was never in a cluster has no replicas, and no routes to serve.

@@ -12,13 +12,17 @@ describe('NamespaceLock', () => {
   const locks: NamespaceLock[] = [];
   const never = new AbortController().signal;
   let directory: string;
+  /** What each node knows about its cluster. */
+  const clusters = new Map<string, { readonly clusterId: string }>();
   const createLock = (nodeId: string, options: Partial<NamespaceLockOptions> = {}) => {
     const common = { directory: () => directory, namespace: 'net-1' };
     const deps = { clock: systemClock, log: silentLog };
-    const lock = new NamespaceLock({ nodeId, pid: 7 }, { ...common, ...deps, ...options });
+    const describeSelf = () => ({ nodeId, pid: 7, ...clusters.get(nodeId) });
+    const lock = new NamespaceLock(describeSelf, { ...common, ...deps, ...options });
     locks.push(lock);
     return lock;
   };
+  beforeEach(() => clusters.clear());
   beforeEach(() => void (directory = mkdtempSync(join(tmpdir(), 'cloudless-lock-'))));
   afterEach(() => {
     for (const lock of locks.splice(0)) lock.release();
@@ -36,6 +40,20 @@ describe('NamespaceLock', () => {
     await taken;
     expect([second.holder, second.socket?.listening]).toEqual([undefined, true]);
     expect(readdirSync(directory)).toEqual(['net-1.lock.2']);
+  });
+
+  it('tells a process that waits for it the cluster of the holder, also a cluster joined later', async () => {
+    const [first, second] = [createLock('node-1'), createLock('node-2')];
+    await first.acquire(never);
+    const taken = second.acquire(never);
+    while (second.holder === undefined) await new Promise(setImmediate);
+    expect(second.holder).toEqual({ nodeId: 'node-1', pid: 7 });
+    clusters.set('node-1', { clusterId: 'a' });
+    first.announce();
+    while (second.holder.clusterId === undefined) await new Promise(setImmediate);
+    expect(second.holder).toEqual({ nodeId: 'node-1', pid: 7, clusterId: 'a' });
+    first.release();
+    await taken;
   });
 
   it('is held by one of eight processes that ask at the same time', async () => {
@@ -115,20 +133,69 @@ describe('NamespaceLock', () => {
 });
 
 describe('explainHolder', () => {
-  const isNode = (nodeId: string): boolean => nodeId === 'node-1';
+  const isNode = (nodeId: string): boolean => ['node-1', 'node-2'].includes(nodeId);
+  const self = { nodeId: 'node-1', clusterId: 'a', isNode };
+  const holder = { nodeId: 'node-2', pid: 7 };
 
   it.each([
-    ['a node of the cluster', isNode, 'node-1'],
-    ['nodes that are not known yet', undefined, 'other'],
-  ])('sees no problem in %s', (_, known, nodeId) => {
-    expect(explainHolder({ nodeId, pid: 7 }, known)).toBeUndefined();
+    { name: 'a node of the cluster', of: holder, by: self },
+    {
+      name: 'a node of the same cluster',
+      of: { ...holder, nodeId: 'new', clusterId: 'a' },
+      by: self,
+    },
+    {
+      name: 'nodes that are not known yet',
+      of: { ...holder, nodeId: 'other' },
+      by: { ...self, isNode: undefined },
+    },
+  ])('sees no problem in $name', ({ of, by }) => {
+    expect(explainHolder(of, by)).toBeUndefined();
   });
 
-  it('names a node of another cluster, and says what to do', () => {
-    const nodeId = `other\n${'x'.repeat(100)}`;
-    expect(explainHolder({ nodeId, pid: 7 }, isNode)).toContain(
-      `process 7 of node "other\\n${'x'.repeat(58)}", which is no node of this cluster`,
+  it.each([
+    { name: 'another cluster with a node of the same id', of: { ...holder, clusterId: 'b' } },
+    { name: 'another proxy with the id of this node', of: { ...holder, nodeId: 'node-1' } },
+    { name: 'a node that is not known', of: { ...holder, nodeId: 'other' } },
+  ])('names $name, and says what to do', ({ of }) => {
+    expect(explainHolder(of, self, () => undefined)).toBe(
+      `virtual addresses of this machine are not served: process 7, the network proxy of node ` +
+        `"${of.nodeId}" of another cluster, serves those of its own cluster; one machine serves ` +
+        `one cluster: end that agent and its network proxy ("cloudless-agent reset" in its data ` +
+        `directory)`,
     );
-    expect(explainHolder({ nodeId: 'other', pid: 7 }, isNode)).toContain('end that agent');
+  });
+
+  it('needs no list of nodes when both clusters are known', () => {
+    const by = { ...self, isNode: undefined };
+    expect(explainHolder({ ...holder, clusterId: 'b' }, by)).toContain('process 7');
+  });
+
+  it.each([
+    {
+      directory: '/data/other/network',
+      advice:
+        'end the agent of the data directory /data/other and its network proxy ("cloudless-agent ' +
+        'reset --data-dir /data/other")',
+    },
+    {
+      directory: '/data/other/network (deleted)',
+      advice: 'its data directory /data/other was deleted: end the process ("kill 7")',
+    },
+    {
+      directory: '/proc/of/another/program',
+      advice:
+        'end that agent and its network proxy ("cloudless-agent reset" in its data directory)',
+    },
+  ])('names the data directory of a holder in $directory', ({ directory, advice }) => {
+    const text = explainHolder({ ...holder, clusterId: 'b' }, self, (pid) => `${pid}` && directory);
+    expect(text?.endsWith(`one machine serves one cluster: ${advice}`)).toBe(true);
+  });
+
+  it('cuts a long node id, and quotes control characters', () => {
+    const nodeId = `other\n${'x'.repeat(100)}`;
+    expect(explainHolder({ nodeId, pid: 7 }, self)).toContain(
+      `node "other\\n${'x'.repeat(58)}" of`,
+    );
   });
 });

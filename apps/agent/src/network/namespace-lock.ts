@@ -1,7 +1,8 @@
-import { chmodSync, linkSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, linkSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import net from 'node:net';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import {
+  definedFields,
   errorFields,
   errorMessageOf,
   sleep,
@@ -9,39 +10,89 @@ import {
   type Clock,
   type Log,
 } from '@cloudless/base';
+import { NETWORK_FOLDER } from './proxy-program.js';
 
 /** Delay after an attempt that failed although no process seemed to hold the lock, milliseconds. */
 const RETRY_MS = 100;
 /** Delay after an attempt that failed because of the directory of the lock, milliseconds. */
 const RETRY_DIRECTORY_MS = 5_000;
-/** Longest part of an unknown node id that is shown. */
+/** Longest part of the node id of another cluster that is shown. */
 const MAX_SHOWN_ID = 64;
-/** Longest text that the holder says about itself. */
-const MAX_TEXT = 1_024;
+/** Longest line in which the holder describes itself. */
+const MAX_LINE = 1_024;
+/** What Linux appends to the path of a working directory that was deleted. */
+const DELETED = ' (deleted)';
 
 /** The process that serves the virtual addresses of a network namespace. */
 export interface LockHolder {
   readonly nodeId: string;
   readonly pid: number;
+  /** Absent before the node has joined its cluster, and for a proxy of an earlier version. */
+  readonly clusterId?: string;
+}
+
+/** What {@link explainHolder} compares the holder with. */
+export interface LockWaiter {
+  readonly nodeId: string;
+  /** Absent before the node has joined its cluster. */
+  readonly clusterId?: string | undefined;
+  /**
+   * Returns true for the id of a node of the cluster. Undefined: the nodes are not known yet.
+   */
+  readonly isNode: ((nodeId: string) => boolean) | undefined;
 }
 
 /**
- * Returns why workloads of this node do not reach the services of their cluster; undefined when the
- * holder is a node of the cluster, or while the nodes are not known.
- * @param isNode - Returns true for the id of a node of the cluster. Undefined: the nodes are not
- *   known yet.
+ * Returns why workloads of this node do not reach the services of their cluster, and what to do;
+ * undefined when the holder is a node of the cluster, or while that is not known.
+ * @param findDirectory - Returns the working directory of a process, for tests.
  */
 export function explainHolder(
-  { nodeId, pid }: LockHolder,
-  isNode: ((nodeId: string) => boolean) | undefined,
+  holder: LockHolder,
+  waiter: LockWaiter,
+  findDirectory: (pid: number) => string | undefined = readWorkingDirectory,
 ): string | undefined {
-  if (isNode === undefined || isNode(nodeId)) return undefined;
+  if (!servesOtherCluster(holder, waiter)) return undefined;
+  const { nodeId, pid } = holder;
   const claim = JSON.stringify(nodeId.slice(0, MAX_SHOWN_ID));
   return (
-    `virtual addresses of this machine are not served: process ${pid} of node ${claim}, which is no ` +
-    `node of this cluster, serves those of its own cluster; one machine serves one cluster: end ` +
-    `that agent and its network proxy ("cloudless-agent reset" in its data directory)`
+    `virtual addresses of this machine are not served: process ${pid}, the network proxy of node ` +
+    `${claim} of another cluster, serves those of its own cluster; one machine serves one ` +
+    `cluster: ${adviseEnd(pid, findDirectory(pid))}`
   );
+}
+
+/** Nodes of two clusters may have the same id: the ids of the clusters count, if both are known. */
+function servesOtherCluster(
+  holder: LockHolder,
+  { nodeId, clusterId, isNode }: LockWaiter,
+): boolean {
+  if (holder.clusterId !== undefined && clusterId !== undefined)
+    return holder.clusterId !== clusterId;
+  if (isNode === undefined) return false;
+  // A node has one proxy. So a holder with the id of this node belongs to another cluster.
+  return holder.nodeId === nodeId || !isNode(holder.nodeId);
+}
+
+/** Returns what to do about the proxy of another cluster with this working directory. */
+function adviseEnd(pid: number, workingDirectory: string | undefined): string {
+  const path = workingDirectory?.replace(DELETED, '');
+  if (path === undefined || basename(path) !== NETWORK_FOLDER)
+    return `end that agent and its network proxy ("cloudless-agent reset" in its data directory)`;
+  const dataDir = dirname(path);
+  return workingDirectory?.endsWith(DELETED)
+    ? `its data directory ${dataDir} was deleted: end the process ("kill ${pid}")`
+    : `end the agent of the data directory ${dataDir} and its network proxy ("cloudless-agent ` +
+        `reset --data-dir ${dataDir}")`;
+}
+
+/** Returns the working directory of a process; undefined when the machine does not tell. */
+function readWorkingDirectory(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return undefined;
+  }
 }
 
 export interface NamespaceLockOptions {
@@ -77,8 +128,9 @@ export class NamespaceLock {
   /** The holder of the lock, while this process waits for the lock. */
   holder: LockHolder | undefined;
 
+  /** @param describeSelf - Returns what the holder of the lock says about itself. */
   constructor(
-    private readonly self: LockHolder,
+    private readonly describeSelf: () => LockHolder,
     private readonly options: NamespaceLockOptions,
   ) {}
 
@@ -128,6 +180,11 @@ export class NamespaceLock {
     }
   }
 
+  /** Tells the processes that wait for the lock what the holder says about itself now. */
+  announce(): void {
+    for (const socket of this.waiting) this.introduceTo(socket);
+  }
+
   /** Gives the lock up. Does not affect a process that has got the socket. */
   release(): void {
     this.server?.close();
@@ -146,7 +203,7 @@ export class NamespaceLock {
     this.drafts += 1;
     const draft = join(
       directory,
-      `${this.options.namespace}.draft.${this.self.pid}.${this.drafts}`,
+      `${this.options.namespace}.draft.${this.describeSelf().pid}.${this.drafts}`,
     );
     const path = this.pathOf(directory, before + 1);
     const server = await listen(draft);
@@ -192,9 +249,13 @@ export class NamespaceLock {
       socket.on('error', () => undefined);
       socket.on('close', () => this.waiting.delete(socket));
       socket.resume();
-      socket.write(`${JSON.stringify(this.self)}\n`);
+      this.introduceTo(socket);
     });
     server.unref();
+  }
+
+  private introduceTo(socket: net.Socket): void {
+    socket.write(`${JSON.stringify(this.describeSelf())}\n`);
   }
 
   /**
@@ -213,8 +274,9 @@ export class NamespaceLock {
         isVoid = code === 'ECONNREFUSED' || code === 'ENOENT';
       });
       socket.on('data', (chunk: Buffer) => {
-        text = `${text}${chunk.toString()}`.slice(0, MAX_TEXT);
-        if (text.includes('\n')) this.note(text);
+        const lines = `${text}${chunk.toString()}`.split('\n');
+        text = (lines.pop() ?? '').slice(0, MAX_LINE);
+        for (const line of lines) this.note(line);
       });
       socket.on('close', () => {
         signal.removeEventListener('abort', end);
@@ -223,11 +285,13 @@ export class NamespaceLock {
     });
   }
 
-  private note(text: string): void {
-    if (this.holder !== undefined) return;
-    const holder = parseHolder(text);
+  /** Takes what the holder says about itself: each line replaces the line before. */
+  private note(line: string): void {
+    const isKnown = this.holder !== undefined;
+    const holder = parseHolder(line);
     this.holder = holder;
     this.lastProblem = undefined;
+    if (isKnown) return;
     this.options.log.info('another proxy serves the virtual addresses of this machine', {
       holderNodeId: holder.nodeId,
       holderPid: holder.pid,
@@ -262,10 +326,13 @@ export class NamespaceLock {
   }
 }
 
-function parseHolder(text: string): LockHolder {
+function parseHolder(line: string): LockHolder {
   try {
-    const { nodeId, pid } = JSON.parse(text) as Partial<LockHolder>;
-    return { nodeId: String(nodeId ?? ''), pid: Number(pid ?? 0) };
+    const { nodeId, pid, clusterId } = JSON.parse(line) as Partial<LockHolder>;
+    return {
+      ...{ nodeId: String(nodeId ?? ''), pid: Number(pid ?? 0) },
+      ...definedFields({ clusterId: clusterId === undefined ? undefined : String(clusterId) }),
+    };
   } catch {
     return { nodeId: '', pid: 0 };
   }

@@ -182,6 +182,27 @@ describe('the address of a node for the proxies of other nodes', () => {
   });
 });
 
+it('an agent that joins a cluster tells the network proxy, which is not replaced for that', async () => {
+  const requests: ControlRequest['type'][] = [];
+  await listen(async ({ type }) => {
+    requests.push(type);
+    return { type: 'done' };
+  });
+  const { coordinators } = settings;
+  const messages: string[] = [];
+  const log: Log = { ...silentLog, info: (text) => messages.push(text), child: () => log };
+  const clock = new ManualClock();
+  const network = openNetwork({ settings: { ...settings, clusterId: 'a' }, clock, log });
+  await until(() => messages.includes('network proxy connected'));
+  network.setCluster('a', coordinators);
+  expect(requests).toEqual(['reload', 'status']);
+  network.setCluster('b', coordinators);
+  await until(() => requests.length > 2);
+  expect(requests).toEqual(['reload', 'status', 'reload']);
+  expect(JSON.parse(readFileSync(SETTINGS_FILE, 'utf8'))).toEqual({ ...settings, clusterId: 'b' });
+  await network.close(false);
+});
+
 describe('the problems of the network proxy of an agent', () => {
   it('are those of its newest report, and that the proxy does not answer any more', async () => {
     const clock = new ManualClock();

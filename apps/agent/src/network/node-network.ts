@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import {
   backoffDelayMs,
+  definedFields,
   CloudlessError,
   errorFields,
   sleep,
@@ -176,14 +177,19 @@ export class NodeNetwork implements NodeNetworkAccess {
     void this.client?.request({ type: 'reload' }).catch(() => undefined);
   }
 
-  /** Gives the proxy other addresses of coordinators, as the agent learns them. */
-  setCoordinators(coordinators: readonly string[]): void {
-    if (isDeepStrictEqual(coordinators, this.settings.coordinators)) return;
-    this.settings = { ...this.settings, coordinators };
+  /** Gives the proxy the cluster and the addresses of coordinators, as the agent learns them. */
+  setCluster(clusterId: string | undefined, coordinators: readonly string[]): void {
+    const learned = { coordinators, ...definedFields({ clusterId }) };
+    const settings = { ...this.settings, ...learned };
+    if (isDeepStrictEqual(settings, this.settings)) return;
+    this.settings = settings;
     try {
       writeProxySettings(this.settings);
     } catch (reason) {
-      this.options.log.warn('the proxy does not learn new coordinators', errorFields(reason));
+      this.options.log.warn(
+        'the proxy does not learn its cluster or new coordinators',
+        errorFields(reason),
+      );
     }
     this.reloadIdentity();
   }
@@ -301,7 +307,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     const own = this.options.settings;
     const isCurrent =
       version === VERSION &&
-      isDeepStrictEqual({ ...settings, coordinators: [] }, { ...toPlain(own), coordinators: [] });
+      isDeepStrictEqual(withoutCluster(settings), withoutCluster(toPlain(own)));
     if (isCurrent) {
       await client.request({ type: 'reload' });
       return false;
@@ -350,6 +356,12 @@ export class NodeNetwork implements NodeNetworkAccess {
       );
     });
   }
+}
+
+/** The settings for which a proxy is replaced: a reload changes the others. */
+function withoutCluster(settings: ProxySettings): Omit<ProxySettings, 'clusterId'> {
+  const { clusterId: _, ...others } = settings;
+  return { ...others, coordinators: [] };
 }
 
 /** Settings as they are after a trip through JSON. */

@@ -1,5 +1,5 @@
 import type { AgentIdentity } from '@cloudless/agent-core';
-import { followCoordinators, mayStopProxy } from './open-node-network.js';
+import { followIdentity, mayStopProxy } from './open-node-network.js';
 import { listCoordinators } from './proxy-settings.js';
 
 describe('coordinators of the network proxy', () => {
@@ -9,18 +9,18 @@ describe('coordinators of the network proxy', () => {
     expect(listCoordinators(['http://a:1'])).toEqual(['http://a:1']);
   });
 
-  it('change with each identity that the agent stores, whether or not the disk is full', async () => {
+  it('change, as the cluster does, with each identity that the agent stores, whether or not the disk is full', async () => {
     const seen: unknown[] = [];
     const store = {
       saveIdentity: async (_identity: AgentIdentity): Promise<void> => {
         throw new Error('no space');
       },
     };
-    followCoordinators(store, (known) => seen.push(known));
+    followIdentity(store, (identity) => seen.push(identity));
     const coordinators = [{ id: 'c2', address: 'http://b:1' }];
     const identity = { clusterId: 'c', highestEpoch: 1n, coordinators };
     await expect(store.saveIdentity(identity as never)).rejects.toThrow('no space');
-    expect(seen).toEqual([coordinators]);
+    expect(seen).toEqual([identity]);
   });
 });
 

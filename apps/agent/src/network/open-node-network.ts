@@ -35,20 +35,20 @@ export function openNodeNetwork(
     log: log.child({ component: 'network' }),
   });
   access.leaseIdentity?.onChange(() => network.reloadIdentity());
-  followCoordinators(store, (known) =>
-    network.setCoordinators(listCoordinators(config.coordinator, known)),
+  followIdentity(store, ({ clusterId, coordinators }) =>
+    network.setCluster(clusterId, listCoordinators(config.coordinator, coordinators)),
   );
   return network;
 }
 
-/** Calls `onKnown` with the coordinators of each identity that the agent stores. */
-export function followCoordinators(
+/** Calls `onKnown` with each identity that the agent stores. */
+export function followIdentity(
   store: Pick<AgentStore, 'saveIdentity'>,
-  onKnown: (known: AgentIdentity['coordinators']) => void,
+  onKnown: (identity: AgentIdentity) => void,
 ): void {
   const save = store.saveIdentity.bind(store);
   store.saveIdentity = async (identity) => {
-    onKnown(identity.coordinators);
+    onKnown(identity);
     await save(identity);
   };
 }

@@ -12,9 +12,15 @@ import { NETWORK_FOLDER } from './proxy-program.js';
 /** Coordinators that an agent has stored. */
 type KnownCoordinators = readonly { readonly address: string }[];
 
+/** What an agent has learned from its cluster. */
+interface KnownCluster {
+  readonly clusterId?: string;
+  readonly coordinators?: KnownCoordinators;
+}
+
 /**
  * Returns the settings of the network proxy of a node.
- * @param known - Coordinators that the agent has learned from its cluster.
+ * @param known - What the agent has learned from its cluster. Default: nothing.
  */
 export function createProxySettings(
   config: Pick<
@@ -27,7 +33,7 @@ export function createProxySettings(
     | 'traceShare'
     | keyof Parameters<typeof findDefaultMeshPort>[0]
   >,
-  known: KnownCoordinators | undefined,
+  { clusterId, coordinators }: KnownCluster = {},
 ): ProxySettings {
   const { name: nodeId, zone, region, dataDir, coordinator } = config;
   const { ingressHttp, ingressHttps, otlpEndpoint, traceShare } = config;
@@ -37,8 +43,8 @@ export function createProxySettings(
     otlpEndpoint === undefined ? undefined : { endpoint: otlpEndpoint, share: traceShare };
   return {
     ...{ nodeId, zone, region, dataDir, hostId: readHostId(), usesTls: usesTls(config) },
-    coordinators: listCoordinators(coordinator, known),
-    ...definedFields({ meshListen, defaultMeshPort, ingressHttp, ingressHttps, traces }),
+    coordinators: listCoordinators(coordinator, coordinators),
+    ...definedFields({ clusterId, meshListen, defaultMeshPort, ingressHttp, ingressHttps, traces }),
   };
 }
 

@@ -121,7 +121,7 @@ class ProxyProcess implements ControlHandler {
     const { nodeId, zone, region, hostId, meshListen, usesTls, dataDir } = settings;
     this.identity = new ProxyIdentityReader(dataDir, log);
     this.lock = new NamespaceLock(
-      { nodeId, pid: process.pid },
+      () => ({ nodeId, pid: process.pid, ...definedFields({ clusterId: this.current.clusterId }) }),
       {
         directory: () => prepareLockDirectory({ uid: process.getuid?.() ?? 0 }),
         namespace: readNamespaceName(),
@@ -244,6 +244,7 @@ class ProxyProcess implements ControlHandler {
         return { type: 'metrics', text: await this.metrics.expose() };
       case 'reload':
         this.current = readSettings();
+        this.lock.announce();
         await this.identity.reload();
         return { type: 'done' };
       case 'ended':
@@ -304,7 +305,9 @@ class ProxyProcess implements ControlHandler {
     if (socket !== undefined) return undefined;
     if (holder === undefined) return problem;
     const isKnown = this.proxy.status().revision > 0n;
-    return explainHolder(holder, isKnown ? (id) => this.proxy.view.nodes.has(id) : undefined);
+    const { nodeId, clusterId } = this.current;
+    const isNode = isKnown ? (id: string) => this.proxy.view.nodes.has(id) : undefined;
+    return explainHolder(holder, { nodeId, clusterId, isNode });
   }
 
   private toStatus(): ControlStatus {
