@@ -65,6 +65,7 @@ describe('resolveLimits', () => {
       minAvailable: 3,
       maxSurge: 1,
       batch: 1,
+      written: { writtenMinAvailable: 8 },
     },
     {
       name: 'ignores min_available when no replica is wanted',
@@ -72,6 +73,7 @@ describe('resolveLimits', () => {
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
+      written: { writtenMinAvailable: 2 },
     },
     {
       name: 'keeps no replica when none is wanted',
@@ -94,8 +96,9 @@ describe('resolveLimits', () => {
       maxSurge: 4,
       batch: 1,
     },
-  ])('$name', ({ spec, minAvailable, maxSurge, batch }) => {
-    expect(resolveLimits(spec)).toEqual({ want: spec.desired, minAvailable, maxSurge, batch });
+  ])('$name', ({ spec, minAvailable, maxSurge, batch, written }) => {
+    const expected = { want: spec.desired, minAvailable, maxSurge, batch, ...written };
+    expect(resolveLimits(spec)).toEqual(expected);
   });
 
   it('keeps 0 <= minAvailable <= want and batch >= 1 for any input', () => {

@@ -35,6 +35,11 @@ export interface RolloutLimits {
    * allow fewer.
    */
   readonly batch: number;
+  /**
+   * `min_available` as the user wrote it, for texts only. Absent unless it is above the wanted
+   * number of replicas, as after a scale-down.
+   */
+  readonly writtenMinAvailable?: number;
 }
 
 /**
@@ -55,6 +60,7 @@ export function resolveLimits(spec: RolloutLimitsSpec): RolloutLimits {
     minAvailable: Math.min(want, Math.max(0, requested > 0 ? requested : fallback)),
     maxSurge: Math.max(0, spec.maxSurge ?? DEFAULT_MAX_SURGE),
     batch: Math.max(1, maxUnavailable),
+    ...(requested > want ? { writtenMinAvailable: requested } : {}),
   };
 }
 
@@ -67,21 +73,16 @@ const DEFAULT_MAX_SURGE = 1;
  * @returns The text for the user; undefined when a step is possible, or nothing is wanted.
  */
 export function findImpossibleLimits(spec: RolloutLimitsSpec): string | undefined {
-  return describeImpossibleLimits(resolveLimits(spec), spec.minAvailable);
+  return describeImpossibleLimits(resolveLimits(spec));
 }
 
-/**
- * As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later.
- * @param written - `min_available` as the user wrote it, for the text. Default: as resolved.
- */
-export function describeImpossibleLimits(
-  { want, minAvailable, maxSurge }: RolloutLimits,
-  written = minAvailable,
-): string | undefined {
+/** As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later. */
+export function describeImpossibleLimits(limits: RolloutLimits): string | undefined {
+  const { want, minAvailable, maxSurge, writtenMinAvailable } = limits;
   if (want === 0 || maxSurge > 0 || minAvailable < want) return undefined;
-  return written > minAvailable
-    ? `max_surge ${maxSurge} and min_available ${written}, which counts as ${minAvailable} of ${want}, leave no possible move`
-    : `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
+  return writtenMinAvailable === undefined
+    ? `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`
+    : `max_surge ${maxSurge} and min_available ${writtenMinAvailable}, which counts as ${minAvailable} of ${want}, leave no possible move`;
 }
 
 /**

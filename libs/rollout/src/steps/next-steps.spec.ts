@@ -468,6 +468,14 @@ describe('decideNextSteps without a possible step', () => {
   const unplacedReplica = aReplica(9, { version: 2, available: false, unplaced });
   it.each<{ name: string; changes: Partial<RolloutObserved>; text: string }>([
     {
+      name: 'names min_available as the user wrote it, when it is above the number of replicas',
+      changes: {
+        ...resolveLimits({ desired: 3, minAvailable: 5 }),
+        replicas: [...outdated(3), unplacedReplica],
+      },
+      text: noRoom.replace('min_available 3', 'min_available 5, which counts as 3,'),
+    },
+    {
       name: 'tells the user what to do when no node fits the new replica and no stop is allowed',
       changes: { replicas: [...outdated(3), unplacedReplica] },
       text: noRoom,

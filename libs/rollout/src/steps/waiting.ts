@@ -71,7 +71,7 @@ export function explainSettling({ onSilentNodes }: Pick<ReplicaTally, 'onSilentN
  * stop of another replica before it; empty while a stop may free resources.
  */
 function explainMissingRoom(
-  { minAvailable }: RolloutLimits,
+  { minAvailable, writtenMinAvailable }: RolloutLimits,
   { unplaced, available, leaving, availableVictims }: ReplicaTally,
 ): string {
   if (
@@ -81,8 +81,12 @@ function explainMissingRoom(
     available > minAvailable
   )
     return '';
+  const limit =
+    writtenMinAvailable === undefined
+      ? `${minAvailable}`
+      : `${writtenMinAvailable}, which counts as ${minAvailable},`;
   return (
-    `: ${unplaced}; min_available ${minAvailable} allows no stop before the new replica is ready: ` +
+    `: ${unplaced}; min_available ${limit} allows no stop before the new replica is ready: ` +
     'free resources, or lower min_available, or raise max_unavailable'
   );
 }

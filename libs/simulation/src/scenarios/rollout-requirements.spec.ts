@@ -122,6 +122,25 @@ describe('CLD-REQ-023, limits:', () => {
     expect(await scenario.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2, reason: '' });
   });
 
+  it('the reason of a paused rollout names min_available as the user wrote it after a scale-down', async () => {
+    const limits = { maxSurge: 0, minAvailable: 3, minReadyDuration: ms(500) };
+    const scenario = await RolloutScenario.start(limits, { replicas: 5 });
+    await scenario.observe(500);
+    await scenario.update();
+    await scenario.observe(300);
+    for (const { replicas, reason } of [
+      { replicas: 3, reason: 'min_available 3 of 3' },
+      { replicas: 2, reason: 'min_available 3, which counts as 2 of 2,' },
+    ]) {
+      await scenario.call((client) => client.scaleWorkload({ name: 'web', replicas }));
+      await scenario.observe(3_000);
+      expect(await scenario.rollout()).toMatchObject({
+        phase: 'PAUSED',
+        reason: `max_surge 0 and ${reason} leave no possible move`,
+      });
+    }
+  });
+
   it.each([
     { name: 'desired + max_surge (rolling)', rollout: { ...ROLLING, maxSurge: 2 }, highest: 5 },
     { name: '2 × desired (blue/green)', rollout: BLUE_GREEN, highest: 6 },
