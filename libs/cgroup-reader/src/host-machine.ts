@@ -2,13 +2,13 @@ import { statfs } from 'node:fs/promises';
 import { cpus, freemem, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 
-/**
- * Use of a file system in bytes, as `df` counts: blocks reserved for root are neither used nor
- * available.
- */
+/** Use of a file system, as `df` counts: blocks reserved for root are neither used nor available. */
 export interface DiskUse {
   readonly usedBytes: number;
   readonly totalBytes: number;
+  readonly usedInodes: number;
+  /** 0: the file system has no fixed number of inodes, as btrfs. */
+  readonly totalInodes: number;
 }
 
 /** Values that Node.js reports on every operating system, for machines without `/proc`. */
@@ -42,9 +42,16 @@ export const thisMachine: HostMachine = {
   async diskUseOf(path) {
     for (let existing = path; ; existing = dirname(existing)) {
       try {
-        const { bsize, blocks, bfree, bavail } = await statfs(existing, { bigint: true });
+        const { bsize, blocks, bfree, bavail, files, ffree } = await statfs(existing, {
+          bigint: true,
+        });
         const used = blocks - bfree;
-        return { usedBytes: Number(used * bsize), totalBytes: Number((used + bavail) * bsize) };
+        return {
+          usedBytes: Number(used * bsize),
+          totalBytes: Number((used + bavail) * bsize),
+          usedInodes: Number(files - ffree),
+          totalInodes: Number(files),
+        };
       } catch (reason) {
         if (!isMissingFile(reason) || existing === dirname(existing)) throw reason;
       }

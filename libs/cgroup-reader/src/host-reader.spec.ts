@@ -5,6 +5,8 @@ import { ManualClock } from '@cloudless/base/testing';
 import { MalformedCgroupFileError } from '@cloudless/cgroup-stats';
 import { createHostReader, thisMachine, type HostMachine } from './index.js';
 
+/** A file system without a fixed number of inodes. */
+const NO_INODES = { used: 0, total: 0 };
 const GIB = 1_073_741_824;
 const MEMINFO = `MemTotal:       ${8 * 1_048_576} kB\nMemFree:        1048576 kB\nMemAvailable:   ${6 * 1_048_576} kB\n`;
 const MOUNT = {
@@ -91,13 +93,16 @@ async function writeFiles(files: Readonly<Record<string, string>>): Promise<void
  * Returns a machine with 4 CPUs, 16 GiB of memory and a disk of 100 bytes. A test changes `state`.
  */
 function aMachine() {
-  const state = { busyNsec: 1_000_000_000n, diskUsedBytes: 10 };
+  const state = { busyNsec: 1_000_000_000n, diskUsedBytes: 10, usedInodes: 0, totalInodes: 0 };
   const machine: HostMachine = {
     cpuCount: () => 4,
     cpuBusyNsec: () => state.busyNsec,
     totalMemoryBytes: () => 16 * GIB,
     freeMemoryBytes: () => 10 * GIB,
-    diskUseOf: () => Promise.resolve({ usedBytes: state.diskUsedBytes, totalBytes: 100 }),
+    diskUseOf: async () => {
+      const { diskUsedBytes: usedBytes, usedInodes, totalInodes } = state;
+      return { usedBytes, totalBytes: 100, usedInodes, totalInodes };
+    },
   };
   return { state, machine };
 }
@@ -192,7 +197,11 @@ describe('HostReader with files of a test', () => {
         storageBytes: 100,
         cgroupLayout: layout,
       });
-      expect(await reader.readUsage()).toEqual({ memoryBytes: usedBytes, storageBytes: 10 });
+      expect(await reader.readUsage()).toEqual({
+        memoryBytes: usedBytes,
+        storageBytes: 10,
+        inodes: NO_INODES,
+      });
     },
   );
 
@@ -239,7 +248,7 @@ describe('HostReader with files of a test', () => {
     await writeFiles(V2);
     const { reader, state } = aReader();
     expect(await reader.readConditions()).toEqual({
-      ...{ memoryPressure: false, diskPressure: false, diskFull: false },
+      ...{ memoryPressure: false, diskPressure: false, diskFull: false, inodesFull: false },
     });
     state.diskUsedBytes = 86;
     await writeFiles({
@@ -247,12 +256,12 @@ describe('HostReader with files of a test', () => {
       'sys/fs/cgroup/slice/memory.current': `${2.9 * GIB}`.split('.')[0] ?? '',
     });
     expect(await reader.readConditions()).toEqual({
-      ...{ memoryPressure: true, diskPressure: true, diskFull: false },
+      ...{ memoryPressure: true, diskPressure: true, diskFull: false, inodesFull: false },
     });
     state.diskUsedBytes = 82;
     await writeFiles({ 'sys/fs/cgroup/slice/memory.current': `${GIB}` });
     expect(await reader.readConditions()).toEqual({
-      ...{ memoryPressure: false, diskPressure: true, diskFull: false },
+      ...{ memoryPressure: false, diskPressure: true, diskFull: false, inodesFull: false },
     });
     state.diskUsedBytes = 96;
     expect(await reader.readConditions()).toMatchObject({ diskFull: true });
@@ -260,6 +269,19 @@ describe('HostReader with files of a test', () => {
     expect(await reader.readConditions()).toMatchObject({ diskFull: true });
     state.diskUsedBytes = 90;
     expect(await reader.readConditions()).toMatchObject({ diskFull: false });
+  });
+
+  it('reports inodes and that few are free, and neither for a file system without a limit', async () => {
+    const { reader, state } = aReader();
+    expect(await reader.readUsage()).toMatchObject({ inodes: { used: 0, total: 0 } });
+    expect(await reader.readConditions()).toMatchObject({ inodesFull: false });
+    [state.usedInodes, state.totalInodes] = [96, 100];
+    expect(await reader.readUsage()).toMatchObject({ inodes: { used: 96, total: 100 } });
+    expect(await reader.readConditions()).toMatchObject({ diskFull: false, inodesFull: true });
+    state.usedInodes = 91;
+    expect(await reader.readConditions()).toMatchObject({ inodesFull: true });
+    state.usedInodes = 90;
+    expect(await reader.readConditions()).toMatchObject({ inodesFull: false });
   });
 
   it('reports no memory pressure without /proc/meminfo, even when no memory is free', async () => {
@@ -299,6 +321,8 @@ describe('HostReader on this machine', () => {
     await clock.advance(1_000);
     expect((await reader.readUsage()).cpuMillis).toBeGreaterThanOrEqual(0);
     const conditions = await reader.readConditions();
-    expect(Object.keys(conditions).sort()).toEqual(['diskFull', 'diskPressure', 'memoryPressure']);
+    expect(Object.keys(conditions).sort()).toEqual([
+      ...['diskFull', 'diskPressure', 'inodesFull', 'memoryPressure'],
+    ]);
   });
 });

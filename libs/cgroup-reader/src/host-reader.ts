@@ -51,6 +51,11 @@ export interface HostUsage {
   /** Without reclaimable page cache, where the kernel reports it. */
   readonly memoryBytes: number;
   readonly storageBytes: number;
+  /**
+   * Inodes of the data directory's file system. `total` is 0 when it has no fixed number of inodes,
+   * as btrfs.
+   */
+  readonly inodes: { readonly used: number; readonly total: number };
 }
 
 /**
@@ -71,7 +76,7 @@ export interface HostReader {
   readUsage(): Promise<HostUsage>;
   /**
    * Reads the pressure conditions. Pressure begins above 85 % and ends below 80 %, and a full disk
-   * ends with twice the free space below which it began, so the result depends on the previous
+   * ends with twice the free space or inodes below which it began, so the result depends on the previous
    * call. Without `/proc/meminfo` and without a memory limit, memory pressure is never reported:
    * other operating systems do not count reclaimable memory as free.
    * @throws The same errors as {@link readCapacity}.
@@ -142,8 +147,12 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       // Counters of different groups are not comparable.
       const cpuMillis =
         previous?.source === sample.source ? cpuMillisBetween(previous, sample) : undefined;
-      const usage = { memoryBytes: survey.memoryUsedBytes, storageBytes: survey.disk.usedBytes };
-      return cpuMillis === undefined ? usage : { cpuMillis, ...usage };
+      const { usedBytes, usedInodes, totalInodes } = survey.disk;
+      return {
+        ...(cpuMillis === undefined ? {} : { cpuMillis }),
+        ...{ memoryBytes: survey.memoryUsedBytes, storageBytes: usedBytes },
+        inodes: { used: usedInodes, total: totalInodes },
+      };
     },
     async readConditions() {
       const { capacity, excludesReclaimable, memoryUsedBytes, disk } = await readSurvey();
@@ -153,6 +162,8 @@ export function createHostReader(options: HostReaderOptions): HostReader {
         memoryTotalBytes,
         diskUsedBytes: disk.usedBytes,
         diskTotalBytes: disk.totalBytes,
+        inodesUsed: disk.usedInodes,
+        inodesTotal: disk.totalInodes,
       };
       return (lastConditions = computePressure(input, lastConditions));
     },

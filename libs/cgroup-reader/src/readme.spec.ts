@@ -15,9 +15,9 @@ async function example(
   const host = createHostReader({ clock, dataDirectory: '/var/lib/cloudless' });
   const capacity = await host.readCapacity();
   console.log(Object.keys(capacity).join(' ')); // cpuMillis memoryBytes storageBytes cgroupLayout
-  console.log(Object.keys(await host.readUsage()).join(' ')); // memoryBytes storageBytes
+  console.log(Object.keys(await host.readUsage()).join(' ')); // memoryBytes storageBytes inodes
   await clock.advance(10_000);
-  console.log(Object.keys(await host.readUsage()).join(' ')); // cpuMillis memoryBytes storageBytes
+  console.log(Object.keys(await host.readUsage()).join(' ')); // cpuMillis memoryBytes storageBytes inodes
 
   // One container, identified by a process. Omit `files` to read the files of this machine.
   const containers = createContainerReader({ clock, files });

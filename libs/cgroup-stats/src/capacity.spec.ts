@@ -3,6 +3,8 @@ import { computeCapacity, parseCpuMax, computePressure, quotaToMillis } from './
 
 const MIB = 2 ** 20;
 const GIB = 1_073_741_824;
+/** A file system without a fixed number of inodes. */
+const NO_INODES = { inodesUsed: 0, inodesTotal: 0 };
 const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
 
 describe('computeCapacity', () => {
@@ -80,8 +82,9 @@ describe('computePressure', () => {
         memoryTotalBytes: 1_000,
         diskUsedBytes: percent * 7,
         diskTotalBytes: 700,
+        ...NO_INODES,
       },
-      { memoryPressure: before, diskPressure: before, diskFull: false },
+      { memoryPressure: before, diskPressure: before, diskFull: false, inodesFull: false },
     );
   it.each([
     { percent: 0, before: false, expected: false },
@@ -119,11 +122,36 @@ describe('computePressure', () => {
       const { diskFull } = computePressure(
         {
           ...{ memoryUsedBytes: 0, memoryTotalBytes: 0 },
-          ...{ diskUsedBytes: total - free, diskTotalBytes: total },
+          ...{ diskUsedBytes: total - free, diskTotalBytes: total, ...NO_INODES },
         },
-        { memoryPressure: false, diskPressure: false, diskFull: before },
+        { memoryPressure: false, diskPressure: false, diskFull: before, inodesFull: false },
       );
       expect(diskFull).toBe(expected);
+    },
+  );
+
+  it.each([
+    { total: 400, free: 20, before: false, expected: false },
+    { total: 400, free: 19, before: false, expected: true },
+    { total: 400, free: 39, before: true, expected: true },
+    { total: 400, free: 40, before: true, expected: false },
+    { total: 10_000_000, free: 1_000, before: false, expected: false },
+    { total: 10_000_000, free: 999, before: false, expected: true },
+    { total: 10_000_000, free: 1_999, before: true, expected: true },
+    { total: 10_000_000, free: 2_000, before: true, expected: false },
+    { total: 0, free: 0, before: false, expected: false },
+    { total: 0, free: 0, before: true, expected: false },
+  ])(
+    'says without inodes: $expected for $free free inodes of $total, before: $before',
+    ({ total, free, before, expected }) => {
+      const { diskFull, inodesFull } = computePressure(
+        {
+          ...{ memoryUsedBytes: 0, memoryTotalBytes: 0, diskUsedBytes: 0, diskTotalBytes: 100 },
+          ...{ inodesUsed: total - free, inodesTotal: total },
+        },
+        { memoryPressure: false, diskPressure: false, diskFull: false, inodesFull: before },
+      );
+      expect([diskFull, inodesFull]).toEqual([false, expected]);
     },
   );
 
@@ -133,19 +161,21 @@ describe('computePressure', () => {
       memoryTotalBytes: 100,
       diskUsedBytes: 81,
       diskTotalBytes: 100,
+      ...NO_INODES,
     };
     expect(computePressure(input)).toEqual({
-      ...{ memoryPressure: true, diskPressure: false, diskFull: false },
+      ...{ memoryPressure: true, diskPressure: false, diskFull: false, inodesFull: false },
     });
     expect(
       computePressure(
         { ...input, memoryTotalBytes: 0 },
-        { memoryPressure: true, diskPressure: true, diskFull: false },
+        { memoryPressure: true, diskPressure: true, diskFull: false, inodesFull: false },
       ),
     ).toEqual({
       memoryPressure: true,
       diskPressure: true,
       diskFull: false,
+      inodesFull: false,
     });
   });
 
@@ -160,6 +190,7 @@ describe('computePressure', () => {
             memoryTotalBytes: 1_000,
             diskUsedBytes: 0,
             diskTotalBytes: 0,
+            ...NO_INODES,
           });
           let changes = 0;
           for (const extra of noise) {
@@ -169,6 +200,7 @@ describe('computePressure', () => {
                 memoryTotalBytes: 1_000,
                 diskUsedBytes: 0,
                 diskTotalBytes: 0,
+                ...NO_INODES,
               },
               conditions,
             );

@@ -48,12 +48,17 @@ export function quotaToMillis({ quotaUsec, periodUsec }: CpuQuota): number {
   return Math.floor((quotaUsec * 1_000) / periodUsec);
 }
 
-/** Use of memory and disk in bytes. A total of 0 leaves the condition of its resource unchanged. */
+/**
+ * Use of memory and disk in bytes, and of inodes. A total of 0 leaves the condition of its resource
+ * unchanged, and says of inodes that their number has no limit.
+ */
 export interface PressureInput {
   readonly memoryUsedBytes: number;
   readonly memoryTotalBytes: number;
   readonly diskUsedBytes: number;
   readonly diskTotalBytes: number;
+  readonly inodesUsed: number;
+  readonly inodesTotal: number;
 }
 
 /** Pressure conditions of a node (CLD-REQ-010). */
@@ -62,12 +67,14 @@ export interface PressureConditions {
   readonly diskPressure: boolean;
   /** True while the disk has so little free space that nothing new may be placed on the node. */
   readonly diskFull: boolean;
+  /** True while the disk has so few free inodes that nothing new may be placed on the node. */
+  readonly inodesFull: boolean;
 }
 
 /**
  * Computes the pressure conditions. Pressure begins above 85 % and ends below 80 %. A disk is full
- * from less than the lesser of 5 % and 1 GiB of free space, until twice as much is free. Between the
- * two, and with a total of 0, a condition keeps its previous value, so that a value near a
+ * from less than the lesser of 5 % and 1 GiB of free space, or the lesser of 5 % and 1000 of free
+ * inodes, until twice as much is free. Between the two, and with a total of 0, a condition keeps its previous value, so that a value near a
  * threshold does not make the node flap.
  * @param previous - Result of the previous call. Default: no pressure.
  */
@@ -82,7 +89,13 @@ export function computePressure(
       previous.memoryPressure,
     ),
     diskPressure: isUnderPressure(input.diskUsedBytes, input.diskTotalBytes, previous.diskPressure),
-    diskFull: isFull(input.diskUsedBytes, input.diskTotalBytes, previous.diskFull),
+    diskFull:
+      input.diskTotalBytes <= 0
+        ? previous.diskFull
+        : isFull(input.diskUsedBytes, input.diskTotalBytes, FULL_BELOW_BYTES, previous.diskFull),
+    inodesFull:
+      input.inodesTotal > 0 &&
+      isFull(input.inodesUsed, input.inodesTotal, FULL_BELOW_INODES, previous.inodesFull),
   };
 }
 
@@ -90,18 +103,20 @@ const NO_PRESSURE: PressureConditions = {
   memoryPressure: false,
   diskPressure: false,
   diskFull: false,
+  inodesFull: false,
 };
 /** Thresholds in percent of the total. */
 const BEGINS_ABOVE_PERCENT = 85;
 const ENDS_BELOW_PERCENT = 80;
-/** A disk with less free space than each of these is full. */
+/** A disk is full with less than this share and less than this number of free bytes or inodes. */
 const FULL_BELOW_PERCENT = 5;
 const FULL_BELOW_BYTES = 2 ** 30;
+const FULL_BELOW_INODES = 1_000;
 
-function isFull(used: number, total: number, wasFull: boolean): boolean {
-  if (total <= 0) return wasFull;
-  const neededBytes = Math.min((total * FULL_BELOW_PERCENT) / 100, FULL_BELOW_BYTES);
-  return total - used < (wasFull ? 2 * neededBytes : neededBytes);
+/** @param most - Number of free units with which a disk of any size is not full. */
+function isFull(used: number, total: number, most: number, wasFull: boolean): boolean {
+  const needed = Math.min((total * FULL_BELOW_PERCENT) / 100, most);
+  return total - used < (wasFull ? 2 * needed : needed);
 }
 
 function isUnderPressure(used: number, total: number, wasUnderPressure: boolean): boolean {

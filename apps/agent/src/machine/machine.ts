@@ -2,7 +2,12 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 import type { NodeReader, ConditionReading } from '@cloudless/agent-core';
-import { createHostReader, type HostCapacity, type HostReader } from '@cloudless/cgroup-reader';
+import {
+  createHostReader,
+  type HostCapacity,
+  type HostReader,
+  type HostUsage,
+} from '@cloudless/cgroup-reader';
 import { systemClock } from '@cloudless/app-kit';
 
 /** Returns the boot id of the machine, a text that changes at each boot. */
@@ -29,18 +34,28 @@ export async function openMachine(
 }
 
 /** Reads usage and conditions of the machine. */
-async function readNodeReading(
+export async function readNodeReading(
   reader: HostReader,
   capacity: HostCapacity,
 ): Promise<Awaited<ReturnType<NodeReader['read']>>> {
-  const usage = await reader.readUsage();
-  const { memoryPressure, diskPressure, diskFull } = await reader.readConditions();
+  const { inodes, ...usage } = await reader.readUsage();
+  const { memoryPressure, diskPressure, diskFull, inodesFull } = await reader.readConditions();
+  const spaceReading = toConditionReading(diskFull, usage.storageBytes, capacity.storageBytes);
   return {
     ...usage,
     memoryPressure: toConditionReading(memoryPressure, usage.memoryBytes, capacity.memoryBytes),
     diskPressure: toConditionReading(diskPressure, usage.storageBytes, capacity.storageBytes),
-    diskFull: toConditionReading(diskFull, usage.storageBytes, capacity.storageBytes),
+    diskFull: inodesFull ? addInodes(spaceReading, inodes) : spaceReading,
   };
+}
+
+/** Returns the condition of a disk without free inodes, whose space may be used up too. */
+function addInodes(
+  { reason }: ConditionReading,
+  { used, total }: HostUsage['inodes'],
+): ConditionReading {
+  const inodes = `${used} of ${total} inodes are in use`;
+  return { status: true, reason: reason === '' ? inodes : `${reason}; ${inodes}` };
 }
 
 /** @param used - Bytes in use of `total`, for the reason. */

@@ -32,6 +32,7 @@ const arbLive = fc
     networkUnavailable: fc.boolean(),
     containersUnavailable: fc.boolean(),
     networkProxyProblem: arbText,
+    diskFullReason: arbText,
     quarantined: fc.boolean(),
     reliability: fc.double({ min: 0, max: 1, noNaN: true }),
     connectedSinceMs: arbMs,

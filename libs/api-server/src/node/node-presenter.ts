@@ -121,12 +121,6 @@ export function listConditions(live: NodeLiveStatus): readonly {
       live.networkProxyProblem !== '',
       live.networkProxyProblem,
     ),
-    toCondition(
-      ConditionType.DISK_FULL,
-      live.diskFull,
-      live.diskFull
-        ? 'the file system of the data directory is almost full: nothing new is placed on this node'
-        : '',
-    ),
+    toCondition(ConditionType.DISK_FULL, live.diskFull, live.diskFullReason),
   ];
 }

@@ -180,6 +180,7 @@ const UNKNOWN_STATUS: NodeLiveStatus = {
   memoryPressure: false,
   diskPressure: false,
   diskFull: false,
+  diskFullReason: '',
   networkUnavailable: false,
   containersUnavailable: false,
   networkProxyProblem: '',
@@ -201,13 +202,15 @@ function toLiveStatus({ status }: Node): NodeLiveStatus {
   const has = (type: ConditionType): boolean => find(type)?.status === true;
   const phase = status?.phase ?? Phase.UNKNOWN;
   const agentSlow = has(ConditionType.AGENT_SLOW);
+  const diskFull = has(ConditionType.DISK_FULL);
   return {
     phase,
     alive: phase === Phase.READY && !agentSlow,
     reason: status?.reason ?? '',
     memoryPressure: has(ConditionType.MEMORY_PRESSURE),
     diskPressure: has(ConditionType.DISK_PRESSURE),
-    diskFull: has(ConditionType.DISK_FULL),
+    diskFull,
+    diskFullReason: diskFull ? (find(ConditionType.DISK_FULL)?.reason ?? '') : '',
     networkUnavailable: has(ConditionType.NETWORK_UNAVAILABLE),
     containersUnavailable: has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE),
     networkProxyProblem: has(ConditionType.NETWORK_PROXY_DEGRADED)

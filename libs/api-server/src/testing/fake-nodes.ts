@@ -82,6 +82,7 @@ export class FakeNodes implements NodeLiveness {
       networkUnavailable: false,
       containersUnavailable: false,
       diskFull: false,
+      diskFullReason: '',
       networkProxyProblem: '',
       agentSlow: false,
       agentSlowReason: '',

@@ -11,8 +11,13 @@ export interface NodeLiveStatus {
   readonly reason: string;
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
-  /** True while nothing new is placed on the node, because its data directory has too little space. */
+  /**
+   * True while nothing new is placed on the node, because the file system of its data directory has
+   * too little space or too few inodes.
+   */
   readonly diskFull: boolean;
+  /** Why the disk is full, as text for people; empty while it is not full. */
+  readonly diskFullReason: string;
   readonly networkUnavailable: boolean;
   /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;

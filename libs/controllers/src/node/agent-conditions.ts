@@ -25,6 +25,14 @@ export function readAgentConditions(conditions: readonly Condition[]): AgentCond
   );
 }
 
+/** Returns why nothing new is placed on a node whose disk is full; empty: the disk is not full. */
+export function explainDiskFull(conditions: AgentConditions | undefined): string {
+  const reason = conditions?.get(ConditionType.DISK_FULL);
+  if (reason === undefined) return '';
+  const details = reason === '' ? '' : ` (${reason})`;
+  return `the file system of the data directory is almost full${details}: nothing new is placed on this node`;
+}
+
 /**
  * Returns true when readers of a node see a difference: other conditions hold, or the network proxy
  * has other problems. The reasons of other conditions are not shown.

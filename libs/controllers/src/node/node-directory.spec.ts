@@ -77,12 +77,24 @@ describe('NodeDirectory', () => {
     nodes.startSession('a');
     let notified = 0;
     nodes.subscribe(() => (notified += 1));
-    nodes.updateStatus('a', [
-      create(ConditionSchema, { type: ConditionType.DISK_FULL, status: true }),
-    ]);
-    expect([nodes.status('a').diskFull, notified]).toEqual([true, 1]);
+    const report = (reason: string) => {
+      const condition = { type: ConditionType.DISK_FULL, status: true, reason };
+      nodes.updateStatus('a', [create(ConditionSchema, condition)]);
+      const { diskFull, diskFullReason } = nodes.status('a');
+      return { diskFull, diskFullReason, notified };
+    };
+    const almostFull = 'the file system of the data directory is almost full';
+    expect(report('')).toEqual({
+      ...{ diskFull: true, notified: 1 },
+      diskFullReason: `${almostFull}: nothing new is placed on this node`,
+    });
+    expect(report('9 of 9 inodes are in use')).toEqual({
+      ...{ diskFull: true, notified: 1 },
+      diskFullReason: `${almostFull} (9 of 9 inodes are in use): nothing new is placed on this node`,
+    });
     nodes.updateStatus('a', []);
-    expect([nodes.status('a').diskFull, notified]).toEqual([false, 2]);
+    expect(nodes.status('a')).toMatchObject({ diskFull: false, diskFullReason: '' });
+    expect(notified).toBe(2);
     nodes.close();
   });
 

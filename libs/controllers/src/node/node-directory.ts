@@ -29,6 +29,7 @@ import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { ChangeLog } from '../common/change-log.js';
 import {
+  explainDiskFull,
   haveConditionsChanged,
   readAgentConditions,
   type AgentConditions,
@@ -378,6 +379,7 @@ export class NodeDirectory {
       memoryPressure: liveState?.conditions.has(ConditionType.MEMORY_PRESSURE) ?? false,
       diskPressure: liveState?.conditions.has(ConditionType.DISK_PRESSURE) ?? false,
       diskFull: liveState?.conditions.has(ConditionType.DISK_FULL) ?? false,
+      diskFullReason: explainDiskFull(liveState?.conditions),
       networkUnavailable: liveState?.conditions.has(ConditionType.NETWORK_UNAVAILABLE) ?? false,
       containersUnavailable:
         liveState?.conditions.has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,

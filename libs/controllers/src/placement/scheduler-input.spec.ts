@@ -7,7 +7,7 @@ import { toSchedulerNode } from './scheduler-input.js';
 const healthy: NodeLiveStatus = {
   ...{ phase: 1, alive: true, reason: '', reliability: 1, quarantined: false },
   ...{ memoryPressure: false, diskPressure: false, diskFull: false, networkUnavailable: false },
-  ...{ networkProxyProblem: '', containersUnavailable: false },
+  ...{ networkProxyProblem: '', diskFullReason: '', containersUnavailable: false },
   ...{ agentSlow: false, agentSlowReason: '' },
 };
 

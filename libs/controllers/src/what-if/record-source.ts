@@ -22,6 +22,7 @@ export const ALIVE_NODE_STATUS: NodeLiveStatus = {
   networkUnavailable: false,
   containersUnavailable: false,
   diskFull: false,
+  diskFullReason: '',
   networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',

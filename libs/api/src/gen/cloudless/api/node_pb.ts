@@ -390,17 +390,18 @@ export enum Condition_Type {
 
   /**
    * The network proxy of the node does not answer its agent, has no contact to a coordinator, or
-   * cannot do a part of its work, such as to listen at an address. `reason` says what. Services or
-   * routes may not work from this node; replicas are placed on it as before.
+   * cannot do a part of its work, such as to listen at an address, or because the proxy of another
+   * cluster serves the virtual addresses of the machine. `reason` says what. Services or routes may
+   * not work from this node; replicas are placed on it as before.
    *
    * @generated from enum value: NETWORK_PROXY_DEGRADED = 7;
    */
   NETWORK_PROXY_DEGRADED = 7,
 
   /**
-   * Less than 5 % and less than 1 GiB of the file system of the agent's data directory is free.
-   * The condition ends when twice as much is free. Nothing new is placed on the node; running
-   * replicas stay.
+   * Less than 5 % and less than 1 GiB of the file system of the agent's data directory is free, or
+   * less than 5 % and less than 1000 of its inodes. `reason` says which. The condition ends when
+   * twice as much is free. Nothing new is placed on the node; running replicas stay.
    *
    * @generated from enum value: DISK_FULL = 8;
    */
