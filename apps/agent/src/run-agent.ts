@@ -76,9 +76,9 @@ export async function runAgent(
       agent: () => started,
       renderProxyMetrics: async () => (await network?.renderMetrics()) ?? '',
     });
+    const reserve = await openReserve(config.dataDir, log);
     const access = await openClusterAccess({
-      config,
-      resetCommand,
+      ...{ config, resetCommand, reserve },
       interceptors: [tracing.clientInterceptor],
       clock: systemClock,
       log: log.child({ component: 'identity' }),
@@ -86,7 +86,7 @@ export async function runAgent(
       onJoined: () => servers.start(access.security, true).catch(failure.report),
       onRefused: failure.report,
     });
-    const store = await openStore(config.dataDir, log);
+    const store = new FileAgentStore(config.dataDir, { reserve });
     const runtimes = await openRuntimes(config, deps, signal);
     cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     network = openNodeNetwork(config, { ...deps, proxy, store, access });
@@ -153,11 +153,11 @@ export async function runAgent(
   }
 }
 
-async function openStore(dataDir: string, log: Log): Promise<FileAgentStore> {
+async function openReserve(dataDir: string, log: Log): Promise<DiskReserve> {
   const reserve = new DiskReserve(dataDir, log);
   await reserve.refill();
   await reserve.makeRoomToStart();
-  return new FileAgentStore(dataDir, { reserve });
+  return reserve;
 }
 
 /** A failure after the start that ends the agent. */

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { link, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, errorFields, silentLog, type Log } from '@cloudless/base';
+import { SerialQueue } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 
@@ -9,6 +10,7 @@ import { errorCodeOf } from '../error-code.js';
 export const RESERVE_FOLDER = 'reserve';
 /** Number and size of the files of the reserve: 1 MiB together. */
 const FILE_COUNT = 8;
+const FILE_NAMES: readonly string[] = Array.from({ length: FILE_COUNT }, (_, index) => `${index}`);
 const FILE_BYTES = 128 * 1024;
 /** The reserve takes no space while less than this is free: others need the last space more. */
 const FREE_BYTES_TO_REFILL = 4 * FILE_COUNT * FILE_BYTES;
@@ -32,6 +34,7 @@ export class DiskReserve {
   /** Number of times that files left the reserve. */
   private removals = 0;
   private refilling: Promise<void> | undefined;
+  private readonly tasks = new SerialQueue();
   private hasWarned = false;
 
   /** @param directory - Data directory of the agent, which exists. */
@@ -75,8 +78,7 @@ export class DiskReserve {
     const { removals } = this;
     try {
       await makeDirectory(this.folder, 0o700);
-      const names = Array.from({ length: FILE_COUNT }, (_, index) => `${index}`);
-      for (const name of names) {
+      for (const name of FILE_NAMES) {
         if ((await this.measure(name)) >= FILE_BYTES) continue;
         if ((await this.readFreeBytes()) < FREE_BYTES_TO_REFILL) return;
         await this.createFile(name);
@@ -120,6 +122,44 @@ export class DiskReserve {
   async returnReplaced(path: string, name: string): Promise<void> {
     // Without a file to replace, or without hard links, the reserve is smaller until it is refilled.
     await link(path, join(this.folder, name)).catch(() => undefined);
+  }
+
+  /** Runs tasks that use the reserve one after the other, in the order of the calls. */
+  runAlone<Result>(task: () => Promise<Result>): Promise<Result> {
+    return this.tasks.run(task);
+  }
+
+  /**
+   * Overwrites a file that {@link DiskReserve.returnReplaced} has put into the reserve, after the
+   * rename. A file that cannot be overwritten leaves the reserve. Never rejects. Call this method in
+   * a task of {@link DiskReserve.runAlone}.
+   */
+  async erase(name: string): Promise<void> {
+    const path = join(this.folder, name);
+    try {
+      const { size, nlink } = await stat(path);
+      if (nlink === 1) await writeFlushed(path, randomBytes(size), 'r+');
+    } catch {
+      await rm(path, { force: true }).catch(() => undefined);
+    }
+  }
+
+  /**
+   * Removes a file with a secret, and keeps its space when a file of the reserve is missing. The
+   * caller flushes the folder of the file.
+   */
+  removeSecret(path: string): Promise<void> {
+    return this.runAlone(async () => {
+      const present = (await this.listFiles()).map(({ name }) => name);
+      const missing = FILE_NAMES.find((name) => !present.includes(name));
+      try {
+        if (missing === undefined) return await rm(path, { force: true });
+        await rename(path, join(this.folder, missing));
+        await this.erase(missing);
+      } catch {
+        await rm(path, { force: true }); // there is no reserve, or no such file
+      }
+    });
   }
 
   /** Gives all files of the reserve back to the file system. */

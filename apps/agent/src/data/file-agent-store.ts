@@ -1,9 +1,8 @@
 import { readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { definedFields, CloudlessError, errorKindOf } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import {
   isPhase,
-  SerialQueue,
   type AgentIdentity,
   type AgentStore,
   type SaveOptions,
@@ -15,6 +14,7 @@ import { makeDirectory } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 import { DiskReserve, isNoSpace, writeFlushed } from './disk-reserve.js';
 import { syncFolder } from './sync-folder.js';
+import { replaceFile, writeFromReserve } from './write-from-reserve.js';
 
 /** Format version of the files; incremented by incompatible changes. */
 const FORMAT = 1;
@@ -44,8 +44,6 @@ export interface FileAgentStoreOptions {
 export class FileAgentStore implements AgentStore {
   private readonly reserve: DiskReserve;
   private readonly writeFile: typeof writeFlushed;
-  /** One write after the other, so that each leaves its file of the reserve to the next. */
-  private readonly reserveWrites = new SerialQueue();
   /** Ids of the replicas that have a file with the suffix {@link MARKED}. */
   private readonly marked = new Set<string>();
 
@@ -159,62 +157,17 @@ export class FileAgentStore implements AgentStore {
     { mayUseReserve = false }: SaveOptions,
   ): Promise<void> {
     const bytes = Buffer.from(JSON.stringify(content));
+    const path = join(folder, name);
+    const { reserve, writeFile } = this;
     try {
-      await this.replaceFile(folder, name, (draft) => this.writeFile(draft, bytes, 'w'));
-      await this.reserve.refill();
+      await replaceFile(path, DRAFT, (draft) => writeFile(draft, bytes, 'w'));
+      await reserve.refill();
     } catch (cause) {
       if (!isNoSpace(cause)) throw cause;
-      if (
-        mayUseReserve &&
-        (await this.reserveWrites.run(() => this.writeFromReserve(folder, name, bytes)))
-      )
-        return;
-      throw new CloudlessError('exhausted', `no space left for ${join(folder, name)}`, { cause });
+      const options = { reserve, writeFile, draftSuffix: DRAFT };
+      if (mayUseReserve && (await writeFromReserve(path, bytes, options))) return;
+      throw new CloudlessError('exhausted', `no space left for ${path}`, { cause });
     }
-  }
-
-  /** Writes a file with the space of the reserve. Returns false when that is not enough. */
-  private async writeFromReserve(
-    folder: string,
-    name: string,
-    bytes: Uint8Array,
-  ): Promise<boolean> {
-    const overwrite = async (draft: string): Promise<void> => {
-      const taken = await this.reserve.take(draft, bytes.length);
-      await this.writeFile(draft, bytes, 'r+');
-      await this.reserve.returnReplaced(join(folder, name), taken);
-    };
-    const releaseAndWrite = async (draft: string): Promise<void> => {
-      await this.reserve.release();
-      await this.writeFile(draft, bytes, 'w');
-    };
-    // A file system that never overwrites in place needs free space, which the release makes.
-    for (const write of [overwrite, releaseAndWrite]) {
-      try {
-        await this.replaceFile(folder, name, write);
-        return true;
-      } catch (reason) {
-        if (!isNoSpace(reason) && errorKindOf(reason) !== 'exhausted') throw reason;
-      }
-    }
-    return false;
-  }
-
-  private async replaceFile(
-    folder: string,
-    name: string,
-    write: (draft: string) => Promise<void>,
-  ): Promise<void> {
-    const draft = join(folder, `${name}${DRAFT}`);
-    try {
-      await write(draft);
-      await rename(draft, join(folder, name));
-    } catch (reason) {
-      // The failure of the write is reported, also when the draft cannot be removed.
-      await rm(draft, { force: true }).catch(() => undefined);
-      throw reason;
-    }
-    await syncFolder(folder);
   }
 }
 

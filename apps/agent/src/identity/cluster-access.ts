@@ -3,6 +3,7 @@ import type { Agent, NodeIdentityKeeper, NodeIdentityOptions } from '@cloudless/
 import { createCoordinatorTransport, type CallInterceptors } from '@cloudless/rpc-node/client';
 import type { AgentServiceSecurity } from '../agent-service.js';
 import type { AgentConfig } from '../agent-config.js';
+import type { DiskReserve } from '../data/disk-reserve.js';
 import { usesTls } from '../tls-settings.js';
 import type { LeaseIdentity } from '../lease/lease-thread.js';
 import { AgentAuthorizer } from './agent-authorizer.js';
@@ -29,6 +30,8 @@ export interface ClusterAccess {
 export interface ClusterAccessOptions {
   readonly config: AgentConfig;
   readonly resetCommand: string;
+  /** Space for a renewal of the certificate on a full disk. */
+  readonly reserve: DiskReserve;
   readonly interceptors: CallInterceptors;
   readonly clock: Clock;
   readonly log: Log;
@@ -53,7 +56,8 @@ export async function openClusterAccess(options: ClusterAccessOptions): Promise<
       security: undefined,
       hasIdentity: () => false,
     };
-  const keeper = await openNodeIdentity(config.dataDir, config.name, options.resetCommand);
+  const { resetCommand, reserve } = options;
+  const keeper = await openNodeIdentity(config.dataDir, config.name, resetCommand, { reserve });
   const token = new JoinTokenReader(config);
   await requireWayIn(keeper, token, options);
   const authorizer = new AgentAuthorizer({

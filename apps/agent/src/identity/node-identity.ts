@@ -4,7 +4,7 @@ import { NodeIdentityKeeper, NodeIdentityStore, type NodeIdentity } from '@cloud
 import { createKeyAndCsr } from '@cloudless/identity/csr';
 import type { ClientTls } from '@cloudless/rpc-node/client';
 import type { ServerTls } from '@cloudless/rpc-node/server';
-import { IdentityDirectory } from './identity-directory.js';
+import { IdentityDirectory, type IdentityDirectoryOptions } from './identity-directory.js';
 
 /**
  * Opens the identity of this node in its data directory.
@@ -16,8 +16,10 @@ export async function openNodeIdentity(
   dataDir: string,
   nodeId: string,
   resetCommand: string,
+  options: IdentityDirectoryOptions = {},
 ): Promise<NodeIdentityKeeper> {
-  const store = new NodeIdentityStore(await IdentityDirectory.open(dataDir), resetCommand);
+  const files = await IdentityDirectory.open(dataDir, options);
+  const store = new NodeIdentityStore(files, resetCommand);
   const stored = await store.load();
   if (stored.identity !== undefined) requireUsable(stored.identity, nodeId, resetCommand);
   return new NodeIdentityKeeper(store, stored, createKeyAndCsr);
