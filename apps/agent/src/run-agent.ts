@@ -154,7 +154,7 @@ export async function runAgent(
 }
 
 async function openReserve(dataDir: string, log: Log): Promise<DiskReserve> {
-  const reserve = new DiskReserve(dataDir, log);
+  const reserve = new DiskReserve(dataDir, { log });
   await reserve.refill();
   await reserve.makeRoomToStart();
   return reserve;

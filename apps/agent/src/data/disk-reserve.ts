@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { link, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, errorFields, silentLog, type Log } from '@cloudless/base';
+import { CloudlessError, errorFields, silentLog, type Clock, type Log } from '@cloudless/base';
 import { SerialQueue } from '@cloudless/agent-core';
-import { makeDirectory } from '@cloudless/app-kit';
+import { makeDirectory, systemClock } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 
 /** Folder of the reserve in the data directory. */
@@ -14,12 +14,27 @@ const FILE_NAMES: readonly string[] = Array.from({ length: FILE_COUNT }, (_, ind
 const FILE_BYTES = 128 * 1024;
 /** The reserve takes no space while less than this is free: others need the last space more. */
 const FREE_BYTES_TO_REFILL = 4 * FILE_COUNT * FILE_BYTES;
+/**
+ * Wait after an attempt to fill the reserve that failed although the file system has space, such as
+ * under a quota, milliseconds. Doubles with each failed attempt, up to the second number.
+ */
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 60_000;
 /** Unit of `stat.blocks`, whatever the file system. */
 const BYTES_PER_BLOCK = 512;
 
 /** Returns true when a failure means that no space, no inode or no quota is left. */
 export function isNoSpace(reason: unknown): boolean {
   return ['ENOSPC', 'EDQUOT'].includes(errorCodeOf(reason) ?? '');
+}
+
+export interface DiskReserveOptions {
+  readonly log?: Log;
+  readonly clock?: Clock;
+  /** Returns the free space of the file system. Default: as the operating system says. */
+  readonly readFreeBytes?: () => Promise<number>;
+  /** Writes and flushes a file. Default: {@link writeFlushed}. */
+  readonly writeFile?: typeof writeFlushed;
 }
 
 /**
@@ -36,17 +51,25 @@ export class DiskReserve {
   private refilling: Promise<void> | undefined;
   private readonly tasks = new SerialQueue();
   private hasWarned = false;
+  private failedAttempts = 0;
+  private nextAttemptAtMs = Number.NEGATIVE_INFINITY;
+  private readonly log: Log;
+  private readonly clock: Clock;
+  private readonly readFreeBytes: () => Promise<number>;
+  private readonly writeFile: typeof writeFlushed;
 
   /** @param directory - Data directory of the agent, which exists. */
-  constructor(
-    directory: string,
-    private readonly log: Log = silentLog,
-    private readonly readFreeBytes = async (): Promise<number> => {
-      const { bavail, bsize } = await statfs(directory);
-      return bavail * bsize;
-    },
-  ) {
+  constructor(directory: string, options: DiskReserveOptions = {}) {
     this.folder = join(directory, RESERVE_FOLDER);
+    this.log = options.log ?? silentLog;
+    this.clock = options.clock ?? systemClock;
+    this.writeFile = options.writeFile ?? writeFlushed;
+    this.readFreeBytes =
+      options.readFreeBytes ??
+      (async () => {
+        const { bavail, bsize } = await statfs(directory);
+        return bavail * bsize;
+      });
   }
 
   /**
@@ -66,10 +89,10 @@ export class DiskReserve {
 
   /**
    * Makes the missing files of the reserve, if much more space than that is free. Does nothing while
-   * the reserve is complete. Never rejects.
+   * the reserve is complete, and for a while after a failed attempt. Never rejects.
    */
   async refill(): Promise<void> {
-    if (this.isComplete) return;
+    if (this.isComplete || this.clock.now() < this.nextAttemptAtMs) return;
     this.refilling ??= this.createMissing().finally(() => (this.refilling = undefined));
     await this.refilling;
   }
@@ -85,7 +108,11 @@ export class DiskReserve {
       }
       // A file that left meanwhile may be one that was measured before.
       this.isComplete = removals === this.removals;
+      this.failedAttempts = 0;
     } catch (reason) {
+      const delayMs = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.failedAttempts);
+      this.failedAttempts += 1;
+      this.nextAttemptAtMs = this.clock.now() + delayMs;
       if (this.hasWarned || isNoSpace(reason)) return;
       this.hasWarned = true;
       this.log.warn('disk reserve not made', errorFields(reason));
@@ -138,7 +165,7 @@ export class DiskReserve {
     const path = join(this.folder, name);
     try {
       const { size, nlink } = await stat(path);
-      if (nlink === 1) await writeFlushed(path, randomBytes(size), 'r+');
+      if (nlink === 1) await this.writeFile(path, randomBytes(size), 'r+');
     } catch {
       await rm(path, { force: true }).catch(() => undefined);
     }
@@ -204,7 +231,7 @@ export class DiskReserve {
     const draft = join(this.folder, `${name}.draft`);
     try {
       // Random bytes, because a file system may store zeros without any block.
-      await writeFlushed(draft, randomBytes(FILE_BYTES), 'w');
+      await this.writeFile(draft, randomBytes(FILE_BYTES), 'w');
       await rename(draft, join(this.folder, name));
     } catch (reason) {
       await rm(draft, { force: true });

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
 import type { AgentIdentity, StoredReplica } from '@cloudless/agent-core';
 import { DiskReserve, writeFlushed } from './disk-reserve.js';
 import { FileAgentStore } from './file-agent-store.js';
@@ -242,10 +242,12 @@ describe('DiskReserve', () => {
 
   it('is filled again after a writer has taken a file while the missing files were made', async () => {
     let calls = 0;
-    const reserve: DiskReserve = new DiskReserve(directory, silentLog, async () => {
-      calls += 1;
-      if (calls === 5) await reserve.take(join(directory, 'draft'), 1);
-      return 2 ** 40;
+    const reserve: DiskReserve = new DiskReserve(directory, {
+      readFreeBytes: async () => {
+        calls += 1;
+        if (calls === 5) await reserve.take(join(directory, 'draft'), 1);
+        return 2 ** 40;
+      },
     });
     await reserve.refill();
     expect(await listReserve(directory)).toHaveLength(7);
@@ -253,9 +255,39 @@ describe('DiskReserve', () => {
     expect(await listReserve(directory)).toHaveLength(8);
   });
 
+  it('is filled later and later while a quota prevents that, and again from then on', async () => {
+    const clock = new ManualClock();
+    let attempts = 0;
+    let hasQuota = true;
+    const reserve = new DiskReserve(directory, {
+      clock,
+      readFreeBytes: async () => 2 ** 40,
+      writeFile: async (path, content, flags) => {
+        if (!hasQuota) return writeFlushed(path, content, flags);
+        attempts += 1;
+        throw Object.assign(new Error('EDQUOT: write'), { code: 'EDQUOT' });
+      },
+    });
+    const attemptsOfSaves = async (seconds: number): Promise<number> => {
+      const before = attempts;
+      for (let saves = 0; saves < 10 * seconds; saves += 1) {
+        await reserve.refill();
+        await clock.advance(100);
+      }
+      return attempts - before;
+    };
+    expect(await attemptsOfSaves(1)).toBe(1);
+    expect(await attemptsOfSaves(14)).toBe(3); // at 1 s, 3 s and 7 s
+    await attemptsOfSaves(100);
+    expect(await attemptsOfSaves(240)).toBe(4); // once a minute
+    hasQuota = false;
+    await attemptsOfSaves(60);
+    expect(await listReserve(directory)).toHaveLength(8);
+  });
+
   it('is not made while there is little space, so that others have the last space', async () => {
     let freeBytes = 4 * RESERVE_BYTES - 1;
-    const reserve = new DiskReserve(directory, silentLog, async () => freeBytes);
+    const reserve = new DiskReserve(directory, { readFreeBytes: async () => freeBytes });
     await reserve.refill();
     expect(await listReserve(directory)).toEqual([]);
     freeBytes += 1;
@@ -268,7 +300,7 @@ describe('DiskReserve', () => {
     { freeBytes: 128 * 1024, files: 8 },
   ])('leaves $files files for a start with $freeBytes free bytes', async ({ freeBytes, files }) => {
     await new DiskReserve(directory).refill();
-    await new DiskReserve(directory, silentLog, async () => freeBytes).makeRoomToStart();
+    await new DiskReserve(directory, { readFreeBytes: async () => freeBytes }).makeRoomToStart();
     expect(await listReserve(directory)).toHaveLength(files);
   });
 
