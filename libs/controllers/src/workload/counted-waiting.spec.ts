@@ -1,6 +1,8 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import type { ReplicaRecord } from '@cloudless/api/store';
+import { EvictionRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica } from '@cloudless/cluster-state';
 import { TestBed, type ReplicaChanges } from '../testing/test-bed.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
@@ -10,7 +12,7 @@ const arbChange = fc.oneof(
   fc.record({ kind: fc.constant('scale' as const), replicas: fc.nat(140) }),
   fc.record({ kind: fc.constant('update' as const), replicas: fc.nat(12) }),
   fc.record({
-    kind: fc.constantFrom('place', 'ready', 'restart', 'fail', 'lose', 'refuse', 'remove'),
+    kind: fc.constantFrom('place', 'ready', 'restart', 'fail', 'lose', 'refuse', 'remove', 'move'),
     at: fc.nat(140),
   }),
   fc.record({ kind: fc.constantFrom('confirm', 'drain', 'wait', 'delete') }),
@@ -39,6 +41,13 @@ async function applyChange(bed: TestBed, change: Change): Promise<void> {
       await bed.changeReplica(id, { ready: false, phase: Phase.FAILED });
     else if (change.kind === 'lose' && isPlaced)
       await bed.changeReplica(id, { ready: false, lost: true, desiredRunning: false });
+    else if (change.kind === 'move' && isPlaced)
+      await bed.changeControl({
+        eviction: create(EvictionRecordSchema, {
+          ...{ replicaIds: [id], nodeIds: [replica.nodeId] },
+          until: timestampFromMs(bed.clock.wallTime() + 90_000),
+        }),
+      });
     else if (change.kind === 'remove' && replica.phase === Phase.FAILED)
       await bed.changeReplica(id, { phase: Phase.STOPPED });
   } else if (change.kind === 'confirm') await bed.confirmStops();

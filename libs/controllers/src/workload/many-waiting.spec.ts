@@ -1,7 +1,15 @@
 import { create } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  EvictionRecordSchema,
+  ReplicaRecordSchema,
+  WorkloadRecordSchema,
+  type EvictionRecord,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import { definedFields } from '@cloudless/base';
 import { copyReplica } from '@cloudless/cluster-state';
 import { ManyWaiting, type CountedWaiting } from './many-waiting.js';
 
@@ -98,6 +106,22 @@ describe('ManyWaiting', () => {
     const shared = copyReplica(aReplica(1), { id: 'w-9', sequence: 9n });
     many.applyChange('w', undefined, shared);
     expect(many.get('w')).toBeUndefined();
+  });
+
+  it('replaces waiting replicas also after a request to move other replicas', () => {
+    const many = new ManyWaiting(2);
+    many.begin('w', stored([aReplica(0), aReplica(1), aReplica(2, placed)]));
+    const workload = create(WorkloadRecordSchema, { uid: 'w', version: 1, generation: 3n });
+    const mayReplace = (observedGeneration: bigint, eviction?: EvictionRecord) =>
+      many
+        .get('w')
+        ?.mayReplace(
+          workload,
+          create(ControlRecordSchema, { observedGeneration, ...definedFields({ eviction }) }),
+        );
+    const eviction = create(EvictionRecordSchema, { replicaIds: ['w-2'], nodeIds: ['node-1'] });
+    expect([mayReplace(3n), mayReplace(3n, eviction)]).toEqual([true, true]);
+    expect(mayReplace(2n, eviction)).toBe(false);
   });
 
   it('names no version while waiting replicas have several', () => {

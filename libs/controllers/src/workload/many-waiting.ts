@@ -23,7 +23,8 @@ export interface CountedWaiting {
   createSlotTest(): (slot: number) => boolean;
   /**
    * Returns true when a pass over the workload needs its waiting replicas as a count only, as far as
-   * the records of the workload show: passes have applied its spec, and all have its version.
+   * the records of the workload show: passes have applied its spec, and all have its version. A
+   * request to move replicas makes no difference, as such replicas have a node.
    */
   mayReplace(workload: WorkloadRecord, control: ControlRecord): boolean;
 }
@@ -100,12 +101,11 @@ class Counted implements CountedWaiting {
 
   mayReplace(
     { spec, version, generation }: WorkloadRecord,
-    { observedGeneration, eviction }: ControlRecord,
+    { observedGeneration }: ControlRecord,
   ): boolean {
     return (
       this.version === version &&
       observedGeneration === generation &&
-      eviction === undefined &&
       !isGlobal(spec) &&
       (spec?.rollout?.steps.length ?? 0) === 0
     );
