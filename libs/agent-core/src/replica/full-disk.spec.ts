@@ -197,6 +197,39 @@ describe('A start order on a node whose disk is full', () => {
     });
   });
 
+  it('is given up after 10 s, so that the coordinator places another replica', async () => {
+    const testBed = await createFullNode();
+    const order = aStartOrder({ replicaId: 'web-2', revision: 30n });
+    const readPhase = () => testBed.summarizeReport('web-2')?.phase;
+    for (let repeats = 0; repeats < 10; repeats += 1) await send(testBed, order);
+    expect(readPhase()).toBe('STARTING');
+    await send(testBed, order);
+    expect(testBed.summarizeReport('web-2')).toMatchObject({
+      phase: 'STOPPED',
+      reason: `not started: ${NO_SPACE}`,
+    });
+    testBed.store.isFull = false;
+    await send(testBed, order);
+    await testBed.restart();
+    await send(testBed, order);
+    expect(readPhase()).toBe('STOPPED');
+    expect(testBed.machine.startCount).toBe(1);
+    await send(testBed, aForgetOrder({ replicaId: 'web-2', revision: 31n }));
+    expect(testBed.requireReport('web-2').forgotten).toBe(true);
+  });
+
+  it('is never given up for a replica that has run on the node', async () => {
+    const testBed = await createFullNode();
+    testBed.bootId = 'boot-2';
+    testBed.machine.reboot();
+    await testBed.restart();
+    for (let repeats = 0; repeats < 20; repeats += 1) await send(testBed, start);
+    expect(testBed.summarizeReport()?.reason).toBe(`cannot start: ${NO_SPACE}`);
+    testBed.store.isFull = false;
+    await send(testBed, start);
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING' });
+  });
+
   it('is in the inventory of the next session with its reason', async () => {
     const testBed = await createFullNode();
     await send(testBed, aStartOrder({ replicaId: 'web-2', revision: 30n }));

@@ -2,6 +2,13 @@ import { errorKindOf, errorMessageOf } from '@cloudless/base';
 import { isEnded } from './replica-phase.js';
 import type { ReplicaState, UnstoredEnd } from './replica-state.js';
 
+/**
+ * Time after which the agent gives up a replica whose start order it has never stored, so that the
+ * coordinator places another replica, milliseconds. By then the coordinator knows that the disk of
+ * this node is full, if it is.
+ */
+export const GIVE_UP_START_MS = 10_000;
+
 /** Returns the reason of a failed save of an order, for people. */
 export function describeNotStored(reason: unknown): string {
   return errorKindOf(reason) === 'exhausted'
@@ -18,6 +25,14 @@ export function withStartRefused(state: ReplicaState, cause: string): ReplicaSta
   const reason = `cannot start: ${cause}`;
   if (!waits || state.stop !== undefined || state.reason === reason) return state;
   return { ...state, reason };
+}
+
+/**
+ * Returns true for a replica of which this node stores nothing and runs nothing, so that no agent
+ * will start it without another order.
+ */
+export function mayGiveUpStart({ activity, stop, heldRevision }: ReplicaState): boolean {
+  return activity.kind === 'none' && stop === undefined && heldRevision === 0n;
 }
 
 /** Returns the state with a stop or forget order that could not be stored. */

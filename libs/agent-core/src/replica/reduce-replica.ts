@@ -2,7 +2,12 @@ import { assertNever, type ContainerId } from '@cloudless/base';
 import type { ReplicaTarget } from './replica-target.js';
 import { withFilesReason } from './files-reason.js';
 import { withPull } from './pull-reason.js';
-import { withStartRefused, withStoredEnd, withUnstoredEnd } from './order-storage.js';
+import {
+  mayGiveUpStart,
+  withStartRefused,
+  withStoredEnd,
+  withUnstoredEnd,
+} from './order-storage.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
 import {
@@ -58,6 +63,10 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
       return onForgetOrdered({ ...state, heldRevision: event.revision, forget: true });
     case 'startNotStored':
       return withoutEffects(withStartRefused(state, event.reason));
+    case 'startGivenUp':
+      return mayGiveUpStart(state)
+        ? finish(state, 'stopped', `not started: ${event.reason}`)
+        : withoutEffects(state);
     case 'endNotStored':
       return withoutEffects(withUnstoredEnd(state, event.unstored));
     case 'endStored':

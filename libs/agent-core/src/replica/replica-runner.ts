@@ -14,7 +14,7 @@ import { ContainerChecks } from './container-checks.js';
 import { ContainerRemoval } from './container-removal.js';
 import { ContainerStarts } from './container-starts.js';
 import { withNextStart } from './next-start.js';
-import { describeNotStored } from './order-storage.js';
+import { describeNotStored, GIVE_UP_START_MS } from './order-storage.js';
 import { hasFailed, reduceReplica } from './reduce-replica.js';
 import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaLease } from './replica-lease.js';
@@ -59,6 +59,8 @@ export class ReplicaRunner implements ReplicaHost {
   private timer: Timer | undefined;
   /** Why the newest order could not be stored; empty once an order was stored. */
   private storeFailure = '';
+  /** Since when no start order of the replica could be stored; undefined: none was refused. */
+  private refusedSinceMs: number | undefined;
   /** Failed container whose last lines are being read. */
   private readingLinesOf: ContainerId | undefined;
 
@@ -124,6 +126,7 @@ export class ReplicaRunner implements ReplicaHost {
         await raiseEpoch();
         await this.storeOrder(order, event, orders);
         this.storeFailure = '';
+        this.refusedSinceMs = undefined;
       } catch (reason) {
         this.logNotStored(order, reason);
         if (event.kind === 'startOrdered') return this.refuseStart(reason);
@@ -147,7 +150,11 @@ export class ReplicaRunner implements ReplicaHost {
 
   private async refuseStart(reason: unknown): Promise<OrderOutcome> {
     await this.lease.restore();
-    this.apply({ kind: 'startNotStored', reason: describeNotStored(reason) });
+    const nowMs = this.deps.clock.now();
+    this.refusedSinceMs ??= nowMs;
+    const kind =
+      nowMs - this.refusedSinceMs >= GIVE_UP_START_MS ? 'startGivenUp' : 'startNotStored';
+    this.apply({ kind, reason: describeNotStored(reason) });
     return { kind: 'failed' };
   }
 

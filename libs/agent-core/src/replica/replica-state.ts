@@ -195,6 +195,8 @@ export type ReplicaEvent =
   | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
   /** A start order could not be stored, so it is not carried out, for this reason. */
   | { readonly kind: 'startNotStored'; readonly reason: string }
+  /** The start order could not be stored for so long that another replica takes its place. */
+  | { readonly kind: 'startGivenUp'; readonly reason: string }
   /** The stop or forget order that follows, or the one before, could not be stored. */
   | { readonly kind: 'endNotStored'; readonly unstored: UnstoredEnd }
   /** The newest stop or forget order is stored. */
