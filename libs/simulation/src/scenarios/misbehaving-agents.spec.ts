@@ -1,5 +1,30 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, RolloutStatus_Phase as RolloutPhase } from '@cloudless/api';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
+
+describe('agent on a full disk', () => {
+  it('gives a start up that it cannot store, and the coordinator places another replica elsewhere', async () => {
+    const cluster = await startCluster(2);
+    const agent = cluster.agents.get('node-1')!;
+    const other = cluster.agents.get('node-2')!;
+    agent.dropsOrders = 100;
+    await cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-2' }));
+    await createWeb(cluster, { replicas: 1, rollout: { maxFailedNew: 1 } });
+    await cluster.advance(500);
+    await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
+    const [placed] = (await readWeb(cluster)).status!.replicas;
+    expect(placed).toMatchObject({ nodeId: 'node-1', ready: false });
+    agent.reportDiskFull();
+    agent.reportUnacknowledged(placed!.id, {
+      phase: Phase.STOPPED,
+      reason: 'not started: the disk of the node is full (no space left on device)',
+    });
+    await cluster.advance(3_000);
+    const { status } = await readWeb(cluster);
+    expect(status!.replicas).toMatchObject([{ nodeId: 'node-2', ready: true }]);
+    expect(status!.rollout).toMatchObject({ phase: RolloutPhase.COMPLETED, failedNew: 0 });
+    expect([agent.replicas.size, other.replicas.size]).toEqual([0, 1]);
+  });
+});
 
 describe('misbehaving agent', () => {
   it('receives an order again until it acknowledges the order', async () => {

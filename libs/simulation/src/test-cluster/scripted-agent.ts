@@ -2,6 +2,7 @@ import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import type { Transport } from '@connectrpc/connect';
 import {
   AgentMessageSchema,
+  Condition_Type as ConditionType,
   createCoordinatorClient,
   type EndpointSchema,
   GoodbyeSchema,
@@ -9,6 +10,7 @@ import {
   InventorySchema,
   ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
+  UsageSchema,
   type AgentMessage,
   type Order,
   type ReplicaReport,
@@ -131,6 +133,17 @@ export class ScriptedAgent {
     const report = this.replicas.get(replicaId);
     if (report === undefined) throw new Error(`${this.nodeId} has no replica ${replicaId}`);
     this.report(Object.assign(clone(ReplicaReportSchema, report), changes));
+  }
+
+  /** Reports a replica without an acknowledgement of any order for it. */
+  reportUnacknowledged(replicaId: string, changes: Pick<ReplicaReport, 'phase' | 'reason'>): void {
+    this.report(create(ReplicaReportSchema, { replicaId, ...changes }));
+  }
+
+  /** Reports the condition DISK_FULL. */
+  reportDiskFull(): void {
+    const conditions = [{ type: ConditionType.DISK_FULL, status: true }];
+    this.send({ message: { case: 'usage', value: create(UsageSchema, { conditions }) } });
   }
 
   private recordEpoch(epoch: bigint): void {
