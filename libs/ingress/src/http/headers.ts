@@ -9,15 +9,29 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   ...['proxy-authorization', 'te', 'transfer-encoding', 'upgrade', 'http2-settings'],
 ]);
 
-/** Headers with which clients could pretend to be a proxy. This proxy sets its own or none. */
-const OF_PROXIES: ReadonlySet<string> = new Set([
+/**
+ * Headers of clients that the endpoint does not receive: those with which a client could pretend to
+ * be a proxy, and those that this proxy answers or sets itself.
+ */
+const NOT_FORWARDED: ReadonlySet<string> = new Set([
   ...['forwarded', 'x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host'],
   ...['x-forwarded-port', 'x-forwarded-server', 'x-forwarded-prefix', 'x-forwarded-by'],
   ...['x-real-ip', 'x-client-ip', 'true-client-ip', 'x-original-url', 'x-rewrite-url'],
   ...['x-request-id', 'expect', 'host', 'forwarded-for', 'x-forwarded', 'x-forwarded-ssl'],
 ]);
 
-/** Facts about the client that the endpoint receives as headers. */
+/**
+ * Headers that are forwarded although Connection names them: a client must not remove headers on
+ * which the endpoint relies.
+ */
+const KEPT: ReadonlySet<string> = new Set([
+  'content-length',
+  'content-type',
+  'cookie',
+  'authorization',
+]);
+
+/** What the endpoint receives about the request in headers of this proxy. */
 export interface ForwardedFacts {
   /** Address of the client, without port. */
   readonly clientAddress: string;
@@ -33,16 +47,16 @@ export interface ForwardedFacts {
 export type HeaderMap = Record<string, string | string[]>;
 
 /**
- * Returns the headers for an endpoint: those of the client without the headers of its connection
- * and without those of proxies, and with own ones.
+ * Returns the headers of a request to an endpoint: those of the client, without the headers of its
+ * connection and those of proxies, and the headers of this proxy.
  * @param rawHeaders - Names and values by turns; pseudo-headers are skipped.
  * @see RFC 7239
  */
 export function toBackendHeaders(rawHeaders: readonly string[], facts: ForwardedFacts): HeaderMap {
-  const headers = collect(rawHeaders, (name) => OF_PROXIES.has(name));
+  const headers = collect(rawHeaders, (name) => NOT_FORWARDED.has(name));
   const { clientAddress, protocol, authority, requestId, trace } = facts;
   const forNode = isIPv6(clientAddress) ? `"[${clientAddress}]"` : clientAddress;
-  if (readsTrailers(rawHeaders)) headers.te = 'trailers';
+  if (listTokens(rawHeaders, 'te').includes('trailers')) headers.te = 'trailers';
   if (Array.isArray(headers.cookie)) headers.cookie = headers.cookie.join('; ');
   return {
     ...headers,
@@ -56,7 +70,7 @@ export function toBackendHeaders(rawHeaders: readonly string[], facts: Forwarded
   };
 }
 
-/** Returns the headers of an endpoint for the client. */
+/** Returns the headers of a response to the client: those of the endpoint, and the request id. */
 export function toClientHeaders(rawHeaders: readonly string[], requestId: string): HeaderMap {
   const headers = collect(rawHeaders, (name) => name === 'x-request-id');
   return { ...headers, 'x-request-id': requestId };
@@ -78,22 +92,37 @@ export function toRawHeaders(
   });
 }
 
-/** Returns true when a request is a call of gRPC, which needs HTTP/2 up to the endpoint. */
+/** Returns true for the content type of a gRPC call, which needs HTTP/2 up to the endpoint. */
 export function isGrpc(contentType: string | undefined): boolean {
   return /^application\/grpc(?:$|[+; ])/i.test(contentType ?? '');
 }
 
-function collect(rawHeaders: readonly string[], skips: (name: string) => boolean): HeaderMap {
-  const named = new Set<string>();
+/**
+ * Returns the values of a header, in their order.
+ * @param rawHeaders - Names and values by turns.
+ * @param name - In lower case.
+ */
+export function listValues(rawHeaders: readonly string[], name: string): string[] {
+  const values: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2)
-    if (rawHeaders[i]?.toLowerCase() === 'connection')
-      for (const token of (rawHeaders[i + 1] ?? '').split(','))
-        named.add(token.trim().toLowerCase());
+    if (rawHeaders[i]?.toLowerCase() === name) values.push(rawHeaders[i + 1] ?? '');
+  return values;
+}
+
+/** Returns the elements of a header whose values are lists, in lower case. */
+function listTokens(rawHeaders: readonly string[], name: string): string[] {
+  return listValues(rawHeaders, name).flatMap((value) =>
+    value.split(',').map((token) => token.trim().toLowerCase()),
+  );
+}
+
+/** Returns the headers that do not belong to one connection and that `skips` does not name. */
+function collect(rawHeaders: readonly string[], skips: (name: string) => boolean): HeaderMap {
+  const named = new Set(listTokens(rawHeaders, 'connection'));
   const headers: HeaderMap = Object.create(null) as HeaderMap;
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]?.toLowerCase() ?? '';
     const value = rawHeaders[i + 1] ?? '';
-    // A client must not remove headers on which the endpoint relies by naming them in Connection.
     const isOfHop = HOP_BY_HOP.has(name) || (named.has(name) && !KEPT.has(name));
     if (name.startsWith(':') || isOfHop || skips(name)) continue;
     const earlier = headers[name];
@@ -101,24 +130,4 @@ function collect(rawHeaders: readonly string[], skips: (name: string) => boolean
     else headers[name] = [...(Array.isArray(earlier) ? earlier : [earlier]), value];
   }
   return headers;
-}
-
-/** Headers that stay although Connection names them. */
-const KEPT: ReadonlySet<string> = new Set([
-  'content-length',
-  'content-type',
-  'cookie',
-  'authorization',
-]);
-
-function readsTrailers(rawHeaders: readonly string[]): boolean {
-  return rawHeaders.some(
-    (name, i) =>
-      i % 2 === 0 &&
-      name.toLowerCase() === 'te' &&
-      (rawHeaders[i + 1] ?? '')
-        .toLowerCase()
-        .split(',')
-        .some((each) => each.trim() === 'trailers'),
-  );
 }

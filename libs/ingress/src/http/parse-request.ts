@@ -1,5 +1,6 @@
 import { normaliseHost } from '../routing/host.js';
 import { normalisePath } from '../routing/path.js';
+import { listValues } from './headers.js';
 import type { Refusal } from './request-refusal.js';
 
 /** The parts of a request that decide about its route. */
@@ -31,24 +32,20 @@ export interface RawRequest {
 const refuse = (reason: string): Refusal => ({ status: 400, reason });
 
 /**
- * Checks what two servers could understand differently, and finds host and path.
+ * Returns host, path and framing of a request; a refusal when two servers could read the request
+ * differently.
  * @see RFC 9112, sections 3.2 and 6.3; RFC 9113, section 8.3.1
  */
 export function parseRequest(raw: RawRequest): ParsedRequest | Refusal {
   const { method = '', url = '' } = raw;
-  const valuesOf = (name: string): readonly string[] => {
-    const values: string[] = [];
-    for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2)
-      if (raw.rawHeaders[i]?.toLowerCase() === name) values.push(raw.rawHeaders[i + 1] ?? '');
-    return values;
-  };
   if (method === 'CONNECT') return { status: 405, reason: 'CONNECT is not supported' };
-  const framing = parseFraming(raw.httpVersionMajor, valuesOf);
+  const framing = parseFraming(raw);
   if ('status' in framing) return framing;
   const target = parseTarget(url);
-  if (target === undefined) return refuse(`the request target is neither a path nor a URL`);
-  const authorities = [...valuesOf('host'), ...valuesOf(':authority')];
-  if (valuesOf('host').length > 1) return refuse('there is more than one Host header');
+  if (target === undefined) return refuse('the request target is neither a path nor a URL');
+  const hostHeaders = listValues(raw.rawHeaders, 'host');
+  if (hostHeaders.length > 1) return refuse('there is more than one Host header');
+  const authorities = [...hostHeaders, ...listValues(raw.rawHeaders, ':authority')];
   if (target.authority !== undefined) authorities.push(target.authority);
   const [authority] = authorities;
   if (authority === undefined) return refuse('there is no Host header');
@@ -68,19 +65,16 @@ export function parseRequest(raw: RawRequest): ParsedRequest | Refusal {
 
 type Framing = Pick<ParsedRequest, 'hasBody' | 'contentLength'>;
 
-function parseFraming(
-  major: number,
-  valuesOf: (name: string) => readonly string[],
-): Framing | Refusal {
-  const lengths = valuesOf('content-length');
-  const codings = valuesOf('transfer-encoding');
+function parseFraming({ httpVersionMajor, rawHeaders }: RawRequest): Framing | Refusal {
+  const lengths = listValues(rawHeaders, 'content-length');
+  const codings = listValues(rawHeaders, 'transfer-encoding');
   if (lengths.length > 1 || lengths.some((text) => !/^\d{1,15}$/.test(text)))
     return refuse('the Content-Length is malformed');
   if (lengths.length > 0 && codings.length > 0)
     return refuse('the request has both Content-Length and Transfer-Encoding');
   if (codings.length > 1 || codings.some((text) => text.toLowerCase() !== 'chunked'))
     return { status: 501, reason: 'the only supported Transfer-Encoding is chunked' };
-  if (major >= 2 && codings.length > 0) return refuse('HTTP/2 has no Transfer-Encoding');
+  if (httpVersionMajor >= 2 && codings.length > 0) return refuse('HTTP/2 has no Transfer-Encoding');
   const contentLength = lengths[0] === undefined ? undefined : Number(lengths[0]);
   const hasBody = codings.length > 0 || (contentLength ?? 0) > 0;
   return { hasBody, contentLength: hasBody ? contentLength : 0 };
