@@ -59,7 +59,12 @@ export interface IngressRoute {
   readonly maxBodyBytes: number;
 }
 
-/** Returns the key of a route in {@link IngressRoute} maps: "namespace/name". */
+/** Returns the key by which routes are told apart: "namespace/name". */
 export function toRouteKey(route: Pick<IngressRoute, 'namespace' | 'name'>): string {
   return `${route.namespace}/${route.name}`;
+}
+
+/** Returns the routes in the order of their keys: of routes that conflict, the first one is served. */
+export function sortByRouteKey(routes: Iterable<IngressRoute>): IngressRoute[] {
+  return [...routes].sort((a, b) => (toRouteKey(a) < toRouteKey(b) ? -1 : 1));
 }

@@ -2,7 +2,7 @@ import { connect, constants, type ClientHttp2Session, type ClientHttp2Stream } f
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '@cloudless/base';
-import { ConnectFailure } from './kept-connections.js';
+import { ConnectFailure, connectOrFail } from './kept-connections.js';
 
 /** Streams of one connection, after which a further connection is opened. */
 const MAX_STREAMS = 100;
@@ -13,23 +13,26 @@ const KEPT_IDLE_MS = 30_000;
 /** Time for an endpoint to show that it speaks HTTP/2, milliseconds. */
 const SETTINGS_TIMEOUT_MS = 5_000;
 
-interface Kept {
+interface PooledSession {
   readonly session: ClientHttp2Session;
+  /** Number of open streams. */
   streams: number;
 }
 
 /** Connections to endpoints over HTTP/2 without TLS, each for many requests. */
 export class Http2Sessions {
-  private readonly byKey = new Map<string, Set<Kept>>();
+  private readonly byKey = new Map<string, Set<PooledSession>>();
   /** Connections that are being opened, by key. */
-  private readonly opening = new Map<string, Promise<Kept>>();
-  private keeps = true;
+  private readonly opening = new Map<string, Promise<PooledSession>>();
+  private isDraining = false;
 
   constructor(private readonly clock: Clock) {}
 
   /**
    * Sends a request.
    * @param poolKey - Connections of one key carry each other's requests.
+   * @param dial - Opens a connection to the endpoint.
+   * @param endStream - True when the request has no body.
    * @throws {@link ConnectFailure} when no connection exists and none can be opened.
    */
   async request(
@@ -38,32 +41,32 @@ export class Http2Sessions {
     headers: OutgoingHttpHeaders,
     endStream: boolean,
   ): Promise<ClientHttp2Stream> {
-    const kept = this.find(poolKey) ?? (await this.open(poolKey, dial));
-    if (kept.session.closed || kept.session.destroyed)
+    const pooled = this.find(poolKey) ?? (await this.open(poolKey, dial));
+    if (pooled.session.closed || pooled.session.destroyed)
       throw new ConnectFailure('the connection ended');
-    kept.streams += 1;
-    const stream = kept.session.request(headers, { endStream });
+    pooled.streams += 1;
+    const stream = pooled.session.request(headers, { endStream });
     stream.once('close', () => {
-      kept.streams -= 1;
-      if (!this.keeps && kept.streams === 0) kept.session.close();
+      pooled.streams -= 1;
+      if (this.isDraining && pooled.streams === 0) pooled.session.close();
     });
     return stream;
   }
 
   /** Keeps no connections any longer. Those that carry a request end with the request. */
   drain(): void {
-    this.keeps = false;
+    this.isDraining = true;
     for (const all of this.byKey.values())
       for (const { session, streams } of all) if (streams === 0) session.close();
   }
 
   /** Ends all connections. */
   close(): void {
-    this.keeps = false;
+    this.isDraining = true;
     for (const all of this.byKey.values()) for (const { session } of all) session.destroy();
   }
 
-  private find(poolKey: string): Kept | undefined {
+  private find(poolKey: string): PooledSession | undefined {
     const all = [...(this.byKey.get(poolKey) ?? [])].filter(
       ({ session }) => !session.closed && !session.destroyed,
     );
@@ -73,7 +76,7 @@ export class Http2Sessions {
       : undefined;
   }
 
-  private open(poolKey: string, dial: () => Promise<Duplex>): Promise<Kept> {
+  private open(poolKey: string, dial: () => Promise<Duplex>): Promise<PooledSession> {
     const pending = this.opening.get(poolKey);
     if (pending !== undefined) return pending;
     const opened = this.connect(poolKey, dial).finally(() => this.opening.delete(poolKey));
@@ -81,24 +84,19 @@ export class Http2Sessions {
     return opened;
   }
 
-  private async connect(poolKey: string, dial: () => Promise<Duplex>): Promise<Kept> {
-    let stream: Duplex;
-    try {
-      stream = await dial();
-    } catch (cause) {
-      throw new ConnectFailure('not connected', { cause });
-    }
+  private async connect(poolKey: string, dial: () => Promise<Duplex>): Promise<PooledSession> {
+    const stream = await connectOrFail(dial);
     const session = connect('http://endpoint', {
       createConnection: () => stream,
       settings: { enablePush: false },
     });
-    const kept: Kept = { session, streams: 0 };
+    const pooled: PooledSession = { session, streams: 0 };
     const siblings = this.byKey.get(poolKey) ?? new Set();
-    this.byKey.set(poolKey, siblings.add(kept));
+    this.byKey.set(poolKey, siblings.add(pooled));
     // An error ends the streams of the session, which report the error.
     session.on('error', () => undefined);
     session.setTimeout(KEPT_IDLE_MS, () => {
-      if (kept.streams === 0) session.close();
+      if (pooled.streams === 0) session.close();
     });
     const timer = this.clock.setTimer(SETTINGS_TIMEOUT_MS, () =>
       session.destroy(new Error('no HTTP/2'), constants.NGHTTP2_CANCEL),
@@ -107,9 +105,9 @@ export class Http2Sessions {
     session.once('close', () => {
       timer.cancel();
       stream.destroy();
-      siblings.delete(kept);
+      siblings.delete(pooled);
       if (siblings.size === 0) this.byKey.delete(poolKey);
     });
-    return kept;
+    return pooled;
   }
 }

@@ -11,11 +11,13 @@ const KEPT_IDLE_MS = 4_000;
  * milliseconds: an endpoint may close an idle connection just when the request arrives.
  */
 const FRESH_IDLE_MS = 500;
+/** Time before the endpoint's own limit at which an unused connection is closed, milliseconds. */
+const IDLE_MARGIN_MS = 500;
 /** Connections to one endpoint that carry a request. Further requests wait for one of them. */
 const MAX_PER_ENDPOINT = 1_024;
 /** Unused connections that are kept to one endpoint. */
 const MAX_KEPT_PER_ENDPOINT = 64;
-/** Interval at which unused connections are looked at, milliseconds. */
+/** Interval at which connections that were unused for too long are closed, milliseconds. */
 const CHECK_MS = 1_000;
 
 /** The endpoint accepted no connection, so the endpoint has received nothing. */
@@ -23,9 +25,20 @@ export class ConnectFailure extends Error {
   override readonly name = 'ConnectFailure';
 }
 
-/** Options of a request that {@link KeptConnections} reads. */
+/** @throws {@link ConnectFailure} when `dial` fails. */
+export async function connectOrFail(dial: () => Promise<Duplex>): Promise<Duplex> {
+  try {
+    return await dial();
+  } catch (cause) {
+    throw new ConnectFailure('not connected', { cause });
+  }
+}
+
+/** Options of an HTTP request that {@link KeptConnections} reads. */
 export interface PooledRequest {
+  /** As {@link toPoolKey} returns it. */
   readonly poolKey: string;
+  /** Opens a connection to the endpoint. */
   readonly dial: () => Promise<Duplex>;
 }
 
@@ -42,10 +55,11 @@ export function toPoolKey(
 
 /** Connections to endpoints over HTTP/1.1, kept for further requests. */
 export class KeptConnections extends Agent {
-  private readonly idleSince = new WeakMap<Duplex, number>();
-  private readonly idleLimit = new WeakMap<Duplex, number>();
+  private readonly idleSinceMs = new WeakMap<Duplex, number>();
+  /** Limits that endpoints have announced. */
+  private readonly idleLimitMs = new WeakMap<Duplex, number>();
   private timer: Timer | undefined;
-  private keeps = true;
+  private isDraining = false;
 
   constructor(private readonly clock: Clock) {
     super({
@@ -65,15 +79,19 @@ export class KeptConnections extends Agent {
     this.closeOlder(poolKey, -1);
   }
 
-  /** Notes how long the endpoint keeps an unused connection. */
+  /**
+   * Notes how long the endpoint keeps an unused connection, from the header Keep-Alive of a
+   * response. The connection is closed a little earlier.
+   */
   noteResponse(response: IncomingMessage): void {
-    const hint = /timeout=(\d+)/.exec(String(response.headers['keep-alive'] ?? ''))?.[1];
-    if (hint !== undefined) this.idleLimit.set(response.socket, Number(hint) * 1_000 - 500);
+    const seconds = /timeout=(\d+)/.exec(String(response.headers['keep-alive'] ?? ''))?.[1];
+    if (seconds !== undefined)
+      this.idleLimitMs.set(response.socket, Number(seconds) * 1_000 - IDLE_MARGIN_MS);
   }
 
   /** Keeps no connections any longer. Those that carry a request end with the request. */
   drain(): void {
-    this.keeps = false;
+    this.isDraining = true;
     this.timer?.cancel();
     for (const key of Object.keys(this.freeSockets)) this.closeUnused(key);
   }
@@ -87,23 +105,22 @@ export class KeptConnections extends Agent {
     options: object,
     callback?: (reason: Error | null, stream: Duplex) => void,
   ): undefined {
-    void (options as PooledRequest).dial().then(
+    void connectOrFail((options as PooledRequest).dial).then(
       (stream) => {
         // The endpoint has closed its half: nothing may be sent any more.
         stream.once('end', () => stream.end());
         callback?.(null, stream);
         process.nextTick(() => stream.resume());
       },
-      (cause: unknown) =>
-        callback?.(new ConnectFailure('not connected', { cause }), undefined as unknown as Duplex),
+      (failure: ConnectFailure) => callback?.(failure, undefined as unknown as Duplex),
     );
   }
 
   /** Called by Node when a connection has no request. Returns whether it is kept. */
   override keepSocketAlive(stream: Duplex): boolean {
-    if (!this.keeps || stream.destroyed || stream.readableEnded) return false;
-    if ((this.idleLimit.get(stream) ?? KEPT_IDLE_MS) <= 0) return false;
-    this.idleSince.set(stream, this.clock.now());
+    if (this.isDraining || stream.destroyed || stream.readableEnded) return false;
+    if ((this.idleLimitMs.get(stream) ?? KEPT_IDLE_MS) <= 0) return false;
+    this.idleSinceMs.set(stream, this.clock.now());
     this.timer ??= this.clock.setTimer(CHECK_MS, () => this.check());
     return true;
   }
@@ -125,8 +142,8 @@ export class KeptConnections extends Agent {
   private closeOlder(poolKey: string, idleMs: number): void {
     const nowMs = this.clock.now();
     for (const stream of [...(this.freeSockets[poolKey] ?? [])]) {
-      const limitMs = Math.min(idleMs, this.idleLimit.get(stream) ?? idleMs);
-      if (nowMs - (this.idleSince.get(stream) ?? 0) > limitMs) stream.destroy();
+      const limitMs = Math.min(idleMs, this.idleLimitMs.get(stream) ?? idleMs);
+      if (nowMs - (this.idleSinceMs.get(stream) ?? 0) > limitMs) stream.destroy();
     }
   }
 }

@@ -1,5 +1,8 @@
 import { isIP } from 'node:net';
 
+/** Key of routes without hosts, and of their certificates. No host has this name. */
+export const EVERY_HOST = '*';
+
 /** Longest name of a host, bytes. RFC 1035, section 2.3.4, without the last dot. */
 const MAX_NAME_LENGTH = 253;
 const NAME =

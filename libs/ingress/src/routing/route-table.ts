@@ -1,5 +1,5 @@
-import { toRouteKey, type IngressRoute, type IngressRule } from '../model.js';
-import { toWildcard } from './host.js';
+import { sortByRouteKey, type IngressRoute, type IngressRule } from '../model.js';
+import { EVERY_HOST, toWildcard } from './host.js';
 import { isBelow, normalisePath } from './path.js';
 
 /** The route and rule of a request. */
@@ -7,9 +7,6 @@ export interface RouteMatch {
   readonly route: IngressRoute;
   readonly rule: IngressRule;
 }
-
-/** Key of the routes that have every host. */
-const EVERY_HOST = '*';
 
 interface Entry extends RouteMatch {
   readonly prefix: string;
@@ -26,8 +23,7 @@ export class RouteTable {
 
   /** @param routes - In any order; of two rules for the same host and path, the first key wins. */
   constructor(routes: Iterable<IngressRoute>) {
-    const sorted = [...routes].sort((a, b) => (toRouteKey(a) < toRouteKey(b) ? -1 : 1));
-    for (const route of sorted)
+    for (const route of sortByRouteKey(routes))
       for (const host of route.hosts.length === 0 ? [EVERY_HOST] : new Set(route.hosts))
         this.add(host.toLowerCase(), route);
     for (const entries of this.byHost.values())
@@ -35,6 +31,7 @@ export class RouteTable {
   }
 
   /**
+   * Returns the route and rule for a host and path; undefined when no route fits.
    * @param host - As {@link normaliseHost} returns it.
    * @param path - As {@link normalisePath} returns it.
    */

@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream';
 
-/** Open connections of clients at one listener. */
+/** Open connections of clients at one listener, up to a maximum. */
 export class ClientConnections {
   private readonly open = new Set<Duplex>();
-  private readonly waiting: (() => void)[] = [];
+  private readonly onEmpty: (() => void)[] = [];
 
   constructor(private readonly max: number) {}
 
@@ -11,7 +11,7 @@ export class ClientConnections {
     return this.open.size;
   }
 
-  /** Notes a connection. Returns false, and ends the connection, when there are too many. */
+  /** Adds a connection. Returns false, and ends the connection, when the maximum is reached. */
   add(socket: Duplex): boolean {
     if (this.open.size >= this.max) {
       socket.on('error', () => undefined).destroy();
@@ -20,15 +20,15 @@ export class ClientConnections {
     this.open.add(socket);
     socket.once('close', () => {
       this.open.delete(socket);
-      if (this.open.size === 0) for (const resolve of this.waiting.splice(0)) resolve();
+      if (this.open.size === 0) for (const resolve of this.onEmpty.splice(0)) resolve();
     });
     return true;
   }
 
   /** Resolves when no connection is open. */
-  empty(): Promise<void> {
+  waitUntilEmpty(): Promise<void> {
     if (this.open.size === 0) return Promise.resolve();
-    return new Promise((resolve) => this.waiting.push(resolve));
+    return new Promise((resolve) => this.onEmpty.push(resolve));
   }
 
   destroyAll(): void {

@@ -1,6 +1,5 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
-import { STATUS_CODES } from 'node:http';
 import type { Clock, Timer } from '@cloudless/base';
 import type { ChosenBackend, IngressBackends, IngressClient } from '../backend/backends.js';
 import type { Http2Sessions } from '../backend/http2-sessions.js';
@@ -16,7 +15,7 @@ export type ClientRequest = IncomingMessage | Http2ServerRequest;
 /** The response to a client, over HTTP/1.1 or HTTP/2. */
 export type ClientResponse = ServerResponse | Http2ServerResponse;
 
-/** Clock and connections to endpoints that all exchanges of one ingress share. */
+/** The parts of an ingress that all its exchanges share. */
 export interface ExchangeContext {
   readonly clock: Clock;
   readonly backends: IngressBackends;
@@ -29,7 +28,7 @@ const BODY_PAUSE_MS = 60_000;
 /** Time for a client to read an early answer while the client still sends, milliseconds. */
 const LINGER_MS = 1_000;
 
-/** Facts about an exchange that do not change. */
+/** A request with its response and route. */
 export interface ExchangeFacts {
   readonly req: ClientRequest;
   readonly res: ClientResponse;
@@ -48,12 +47,13 @@ export interface ExchangeFacts {
  */
 export class Exchange {
   readonly hasBody: boolean;
-  /** Endpoints that were tried. */
+  /** Number of attempts so far, each with an endpoint. */
   attempts = 0;
   private readonly excluded = new Set<string>();
   private chosen: ChosenBackend | undefined;
-  private tried = '';
-  private timer: Timer | undefined;
+  private lastEndpoint = '';
+  /** Ends the time until the response must begin. */
+  private responseTimer: Timer | undefined;
   private pauseTimer: Timer | undefined;
   private receivedBytes = 0;
   private isOver = false;
@@ -66,10 +66,7 @@ export class Exchange {
     private readonly sender: Sender,
   ) {
     const { req, res, parsed } = facts;
-    this.hasBody =
-      'stream' in req && req.httpVersionMajor >= 2
-        ? !(req as Http2ServerRequest).stream.endAfterHeaders
-        : parsed.hasBody;
+    this.hasBody = 'stream' in req ? !req.stream.endAfterHeaders : parsed.hasBody;
     res.once('close', () => this.end());
     req.on('error', () => undefined);
     res.on('error', () => undefined);
@@ -77,7 +74,7 @@ export class Exchange {
 
   /** Id of the endpoint that was tried last; empty: none. */
   get endpoint(): string {
-    return this.tried;
+    return this.lastEndpoint;
   }
 
   /** Headers for the endpoint. */
@@ -101,7 +98,7 @@ export class Exchange {
     this.attempt();
   }
 
-  /** Answers the client, unless a response has begun: then only its loss can tell the client. */
+  /** Answers the client; when a response has begun already, ends the response as incomplete. */
   refuse({ status, reason }: Refusal): void {
     if (this.isOver) return;
     const { req, res, match, requestId } = this.facts;
@@ -120,13 +117,13 @@ export class Exchange {
 
   /** Notes that an endpoint has begun to answer. */
   noteResponse(): void {
-    this.timer?.cancel();
-    this.timer = undefined;
+    this.responseTimer?.cancel();
+    this.responseTimer = undefined;
   }
 
   /**
-   * Notes that an attempt has failed before the response began, and tries another one when the
-   * endpoint has received nothing, or may receive the request twice.
+   * Notes that an attempt has failed. Makes another attempt if the request may be repeated and the
+   * route has retries left; otherwise answers the client with 502.
    * @param mayRepeat - True when the endpoint has received nothing, or may receive the request
    *   twice.
    * @param excludes - True when a further attempt must choose another endpoint.
@@ -166,17 +163,17 @@ export class Exchange {
     return () => void req.resume();
   }
 
-  /** Begins the time until the response must begin. */
+  /** Starts the time limit of the route's rule until the response must begin. */
   expectResponse(): void {
     const { timeoutMs } = this.facts.match.rule;
     if (this.facts.res.headersSent || this.isOver) return;
     const reason = `no response within ${timeoutMs} ms`;
-    this.timer ??= this.context.clock.setTimer(timeoutMs, () =>
+    this.responseTimer ??= this.context.clock.setTimer(timeoutMs, () =>
       this.refuse({ status: 504, reason }),
     );
   }
 
-  /** Ends everything that belongs to the exchange. */
+  /** Ends the running attempt and the timers, and releases the endpoint. */
   end(): void {
     if (this.isOver) return;
     this.isOver = true;
@@ -200,7 +197,7 @@ export class Exchange {
     }
     this.attempts += 1;
     this.chosen = choice;
-    this.tried = choice.endpoint;
+    this.lastEndpoint = choice.endpoint;
     this.cancel = () => undefined;
     this.cancel = this.sender(this, choice);
   }
@@ -227,7 +224,7 @@ export class Exchange {
   }
 
   private stopTimers(): void {
-    this.timer?.cancel();
+    this.responseTimer?.cancel();
     this.pauseTimer?.cancel();
   }
 }

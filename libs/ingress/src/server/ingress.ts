@@ -15,11 +15,11 @@ import { Http2Sessions } from '../backend/http2-sessions.js';
 import { KeptConnections } from '../backend/kept-connections.js';
 import type { IngressRoute } from '../model.js';
 import { RouteTable } from '../routing/route-table.js';
-import { Certificates, type CertificatesOptions } from '../tls/certificates.js';
+import { Certificates, TLS_OPTIONS, type CertificatesOptions } from '../tls/certificates.js';
 import { ClientConnections } from './client-connections.js';
 import type { ClientRequest, ClientResponse, ExchangeContext } from './exchange.js';
 import { createIngressMetrics } from './ingress-metrics.js';
-import { createHttpServer, createTlsServer, Http2Clients, TLS_OPTIONS } from './node-servers.js';
+import { createHttpServer, createTlsServer, Http2Clients } from './node-servers.js';
 import { RequestHandler, type AccessLine, type EndpointResponse } from './request-handler.js';
 import { restartWithoutUpgrade, toUpgradeResponse } from './upgrades.js';
 
@@ -66,13 +66,19 @@ export interface IngressStatus {
 /** HTTP ingress of a node. */
 export interface Ingress {
   /**
-   * Replaces the routes. Open requests finish as they began.
-   * Resolves when the certificates of the routes are read.
+   * Replaces the routes. Open requests finish with the route that they have. Resolves when the
+   * certificates of the routes are read.
    */
   setRoutes(routes: Iterable<IngressRoute>): Promise<void>;
-  /** Serves clients without TLS at a listening server. Its connections may begin paused. */
+  /**
+   * Serves clients without TLS at a listening server with `allowHalfOpen`. The connections of the
+   * server may begin paused.
+   */
   serveHttp(server: Server): void;
-  /** Serves clients with TLS, over HTTP/1.1 and HTTP/2. */
+  /**
+   * Serves clients with TLS, over HTTP/1.1 and HTTP/2, at a listening server. Routes with
+   * `redirectToHttps` redirect to its port.
+   */
   serveHttps(server: Server): void;
   /** Resolves when no file of a certificate is being read. */
   certificatesRead(): Promise<void>;
@@ -193,7 +199,7 @@ class NodeIngress implements Ingress {
     const { http, https } = this.connections;
     await new Promise<void>((resolve) => {
       const timer = this.options.clock.setTimer(withinMs, resolve);
-      void Promise.all([http.empty(), https.empty()]).then(() => {
+      void Promise.all([http.waitUntilEmpty(), https.waitUntilEmpty()]).then(() => {
         timer.cancel();
         resolve();
       });
@@ -241,10 +247,10 @@ class NodeIngress implements Ingress {
     if (/^(?:h2c|http\/.*|tls\/.*)$/i.test(protocol) || !/^[\w.\-/]{1,64}$/.test(protocol))
       return restartWithoutUpgrade(this.http1, req, socket, head);
     const res = toUpgradeResponse(req, socket);
-    this.handler.handle(req, res, { protocol, socket, head, onTunnel: () => undefined });
+    this.handler.handle(req, res, { protocol, socket, head });
   }
 
-  /** Gives clients that name no host the certificate of a route for every host, if one has. */
+  /** Gives clients that name no host the certificate of the routes for every host, if any. */
   private serveNameless(): void {
     this.tls.setSecureContext({ ...TLS_OPTIONS, ...this.certificates.findPem(undefined) });
   }

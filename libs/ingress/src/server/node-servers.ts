@@ -13,6 +13,7 @@ import {
   type Server as TlsServer,
   type TLSSocket,
 } from 'node:tls';
+import { TLS_OPTIONS } from '../tls/certificates.js';
 import type { ClientRequest, ClientResponse } from './exchange.js';
 
 /** Largest headers of any route and the first line, bytes. Routes have limits of their own. */
@@ -23,11 +24,8 @@ const HEADERS_TIMEOUT_MS = 10_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Time for which a connection without a request is kept, milliseconds. */
 const KEEP_ALIVE_MS = 75_000;
-/** Open requests of one connection over HTTP/2. */
+/** Largest number of open requests of one connection over HTTP/2. */
 const MAX_STREAMS = 128;
-
-/** Settings of all connections with TLS. */
-export const TLS_OPTIONS = { minVersion: 'TLSv1.2' } as const;
 
 type OnRequest = (req: ClientRequest, res: ClientResponse) => void;
 
@@ -60,6 +58,7 @@ export function createHttpServer(
 /** Connections of clients over HTTP/2. */
 export class Http2Clients {
   private readonly server: Http2Server;
+  /** Open connections with their numbers of open requests. */
   private readonly sessions = new Map<ServerHttp2Session, number>();
   private isDraining = false;
 
@@ -104,8 +103,10 @@ export class Http2Clients {
 }
 
 /**
- * Creates a TLS server that does not listen. A name without a certificate ends the handshake.
+ * Creates a TLS server that does not listen: connections are given to the server as events. A name
+ * without a certificate ends the handshake.
  * @param find - Returns the certificate for a name.
+ * @param onSecure - Receives each connection whose TLS handshake is complete.
  */
 export function createTlsServer(
   find: (name: string) => SecureContext | undefined,

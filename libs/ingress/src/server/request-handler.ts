@@ -1,4 +1,4 @@
-import { METHODS, type IncomingMessage, type ServerResponse } from 'node:http';
+import { METHODS, type ServerResponse } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import {
   noSampledTracer,
@@ -28,7 +28,7 @@ import type { IngressMetrics } from './ingress-metrics.js';
 import { createHttp1Sender, type UpgradeRequest } from './send-http1.js';
 import { sendHttp2 } from './send-http2.js';
 
-/** A finished request. */
+/** A finished request, as a line of the access log. */
 export interface AccessLine {
   readonly requestId: string;
   /** Key of the route; empty: none was found. */
@@ -39,6 +39,7 @@ export interface AccessLine {
   readonly path: string;
   readonly protocol: 'http' | 'https';
   readonly httpVersion: string;
+  /** Address without port. */
   readonly client: string;
   /** Id of the endpoint that was tried last; empty: none. */
   readonly endpoint: string;
@@ -58,7 +59,10 @@ export interface RequestHandlerOptions {
   readonly table: () => RouteTable;
   /** Port of the listener with TLS; undefined: none. */
   readonly httpsPort: () => number | undefined;
-  /** Returns true when requests for a host may use a connection that was opened for a name. */
+  /**
+   * Returns true when requests for a host may use a connection that was opened for a name.
+   * @param name - Server name of the TLS handshake; undefined: the client named none.
+   */
   readonly covers: (name: string | undefined, host: string) => boolean;
   readonly accessSample?: number;
   readonly onAccess?: (line: AccessLine) => void;
@@ -72,7 +76,7 @@ export interface EndpointResponse {
   readonly endpoint: string;
   /** Status that the client received. */
   readonly status: number;
-  /** Time from the headers of the request to the end of the response. */
+  /** From the headers of the request to the end of the response. */
   readonly durationMs: number;
 }
 
@@ -83,11 +87,11 @@ const FAILURES_PER_SECOND = 20;
 /** Status of a request that the client has ended. */
 const CLIENT_GONE = 499;
 
-const createSender = createHttp1Sender();
+const http1Sender = createHttp1Sender();
 
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);
 
-/** What is known of a request when its response has ended. */
+/** A request whose response has ended. */
 interface FinishedRequest {
   readonly requestId: string;
   readonly protocol: 'http' | 'https';
@@ -130,6 +134,10 @@ export class RequestHandler {
     }
   }
 
+  /**
+   * Answers a request.
+   * @param upgrade - Set when the client asks to switch the protocol of an HTTP/1.1 connection.
+   */
   handle(req: ClientRequest, res: ClientResponse, upgrade?: UpgradeRequest): void {
     const { clock, random, context } = this.options;
     const startMs = clock.now();
@@ -154,7 +162,7 @@ export class RequestHandler {
         status: res.writableFinished || upgrade !== undefined ? res.statusCode : CLIENT_GONE,
       };
       if (span !== undefined) endSpan(span, finished);
-      this.note(finished);
+      this.record(finished);
     });
     if (this.isDraining && req.httpVersionMajor < 2 && upgrade === undefined)
       (res as ServerResponse).shouldKeepAlive = false;
@@ -171,7 +179,7 @@ export class RequestHandler {
     const trace = span?.traceparent;
     const facts = { req, res, match, parsed, client, protocol, requestId, trace } as const;
     const sender = chooseSender(req, upgrade);
-    exchange = new Exchange(context, facts, 'status' in sender ? createSender : sender);
+    exchange = new Exchange(context, facts, 'status' in sender ? http1Sender : sender);
     if ('status' in sender) return exchange.refuse(sender);
     exchange.start();
   }
@@ -183,12 +191,10 @@ export class RequestHandler {
     requestId: string,
   ): void {
     const port = this.options.httpsPort();
-    if (port === undefined)
-      return answer(
-        ...([req, res] as const),
-        { status: 503, reason: 'the route needs https, and this node has no listener with TLS' },
-        ...([requestId, this.options.clock] as const),
-      );
+    if (port === undefined) {
+      const reason = 'the route needs https, and this node has no listener with TLS';
+      return answer(req, res, { status: 503, reason }, requestId, this.options.clock);
+    }
     const location = `https://${host}${port === 443 ? '' : `:${port}`}${target}`;
     sendHead(res, 308, { location, 'content-length': '0', 'x-request-id': requestId });
     res.end();
@@ -201,7 +207,8 @@ export class RequestHandler {
     return tracer.begin(name, 'server', typeof parent === 'string' ? parent : undefined);
   }
 
-  private note(finished: FinishedRequest): void {
+  /** Counts a request, and writes the access log. */
+  private record(finished: FinishedRequest): void {
     const { requestId, protocol, req, client, parsed, match, attempts, endpoint } = finished;
     const { metrics, clock, log, onAccess, onResponse } = this.options;
     const nowMs = clock.now();
@@ -216,14 +223,18 @@ export class RequestHandler {
       onResponse?.({ endpoint, status: finished.status, durationMs });
     if (!this.isSampled(finished.status, nowMs)) return;
     const line: AccessLine = {
-      ...{ requestId, route, protocol, attempts, endpoint },
-      ...{
-        status: finished.status,
-        durationMs,
-        host: parsed?.host ?? '',
-        path: parsed?.path ?? '',
-      },
-      ...{ method: req.method ?? '', httpVersion: req.httpVersion, client: client.address },
+      requestId,
+      route,
+      host: parsed?.host ?? '',
+      method: req.method ?? '',
+      path: parsed?.path ?? '',
+      protocol,
+      httpVersion: req.httpVersion,
+      client: client.address,
+      endpoint,
+      attempts,
+      status: finished.status,
+      durationMs,
     };
     if (onAccess !== undefined) onAccess(line);
     else log.info('http request', { ...line });
@@ -266,7 +277,7 @@ function toKnownMethod({ method = '' }: ClientRequest): string {
 
 function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): Sender | Refusal {
   if (upgrade !== undefined) return createHttp1Sender(upgrade);
-  if (!isGrpc((req as IncomingMessage).headers['content-type'])) return createSender;
+  if (!isGrpc(req.headers['content-type'])) return http1Sender;
   if (req.httpVersionMajor >= 2) return sendHttp2;
   return { status: 400, reason: 'gRPC needs HTTP/2: connect with TLS' };
 }
@@ -274,10 +285,10 @@ function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): 
 function describeClient(socket: TLSSocket): IngressClient {
   const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
   const local = localAddress.includes(':') ? `[${localAddress}]` : localAddress;
-  return { address: toPlain(remoteAddress), port: remotePort, local: `${local}:${localPort}` };
+  return { address: unmapAddress(remoteAddress), port: remotePort, local: `${local}:${localPort}` };
 }
 
-/** An IPv4 address that a socket for both families received. */
-function toPlain(address: string): string {
+/** Returns the IPv4 address of an IPv4-mapped IPv6 address; other addresses as they are. */
+function unmapAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }

@@ -1,11 +1,13 @@
 import { request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ConnectFailure, toPoolKey, type PooledRequest } from '../backend/kept-connections.js';
 import { toClientHeaders, toTrailers } from '../http/headers.js';
 import { abort, sendHead, type ClientResponse, type Exchange, type Sender } from './exchange.js';
 
 /**
- * Methods that may be repeated although the endpoint may have received the request. RFC 9110, 9.2.1
+ * Methods of requests that may be repeated although the endpoint may have received them.
+ * @see RFC 9110, section 9.2.1
  */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -15,8 +17,6 @@ export interface UpgradeRequest {
   readonly socket: Duplex;
   /** Bytes of the client after the request. */
   readonly head: Buffer;
-  /** Called when the connection is a tunnel. */
-  readonly onTunnel: (client: Duplex, endpoint: Duplex) => void;
 }
 
 /** Returns a sender of requests over HTTP/1.1. */
@@ -104,20 +104,20 @@ function forwardResponse(response: IncomingMessage, res: ClientResponse, request
 
 function switchProtocol(
   exchange: Exchange,
-  { protocol, socket: client, head: first, onTunnel }: UpgradeRequest,
+  { protocol, socket: client, head: clientHead }: UpgradeRequest,
   response: IncomingMessage,
   endpoint: Duplex,
-  head: Buffer,
+  endpointHead: Buffer,
 ): void {
   const { res, requestId } = exchange.facts;
   const headers = toClientHeaders(response.rawHeaders, requestId);
   const lines = Object.entries({ ...headers, connection: 'Upgrade', upgrade: protocol }).flatMap(
     ([name, value]) => [value].flat().map((each) => `${name}: ${each}\r\n`),
   );
-  (res as ServerResponse).detachSocket(client as never);
+  (res as ServerResponse).detachSocket(client as Socket);
   client.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`, 'latin1');
-  if (head.length > 0) endpoint.unshift(head);
-  if (first.length > 0) client.unshift(first);
+  if (endpointHead.length > 0) endpoint.unshift(endpointHead);
+  if (clientHead.length > 0) client.unshift(clientHead);
   const end = (): void => {
     client.destroy();
     endpoint.destroy();
@@ -126,7 +126,6 @@ function switchProtocol(
   for (const stream of [client, endpoint]) stream.once('close', end).on('error', end);
   client.pipe(endpoint);
   endpoint.pipe(client);
-  onTunnel(client, endpoint);
 }
 
 function describeFailure(reason: NodeJS.ErrnoException): string {

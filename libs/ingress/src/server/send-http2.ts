@@ -1,16 +1,21 @@
-import { constants, type Http2ServerResponse } from 'node:http2';
-import type { ClientHttp2Stream, IncomingHttpHeaders } from 'node:http2';
+import {
+  constants,
+  type ClientHttp2Stream,
+  type Http2ServerResponse,
+  type IncomingHttpHeaders,
+} from 'node:http2';
+import type { ChosenBackend } from '../backend/backends.js';
 import { ConnectFailure, toPoolKey } from '../backend/kept-connections.js';
-import { toClientHeaders, toRawHeaders, toTrailers } from '../http/headers.js';
+import { toClientHeaders, toRawHeaders, toTrailers, type HeaderMap } from '../http/headers.js';
 import { abort, sendHead, type Exchange, type Sender } from './exchange.js';
 
 /**
  * Sends requests over HTTP/2 without TLS and without a negotiation ("prior knowledge"), with trailers
- * in both directions, as gRPC needs them. The request of the client is of HTTP/2, too.
+ * in both directions, as gRPC needs them. Only for requests that came over HTTP/2.
  */
 export const sendHttp2: Sender = Object.assign(send, { isStream: true });
 
-function send(exchange: Exchange, chosen: Parameters<Sender>[1]): () => void {
+function send(exchange: Exchange, chosen: ChosenBackend): () => void {
   let stream: ClientHttp2Stream | undefined;
   let isEnded = false;
   const { facts, hasBody, context } = exchange;
@@ -23,15 +28,14 @@ function send(exchange: Exchange, chosen: Parameters<Sender>[1]): () => void {
     ':scheme': 'http',
     ':authority': host ?? parsed.authority,
   };
-  const all = { ...pseudo, ...headers };
   void context.sessions
-    .request(poolKey, () => chosen.connect(facts.trace), all, !hasBody)
+    .request(poolKey, () => chosen.connect(facts.trace), { ...pseudo, ...headers }, !hasBody)
     .then(
       (opened) => {
         stream = opened;
         opened.on('error', () => undefined);
         if (isEnded) return opened.close(constants.NGHTTP2_CANCEL);
-        begin(exchange, opened, () => isEnded);
+        forward(exchange, opened, () => isEnded);
       },
       (reason: unknown) => {
         if (isEnded) return;
@@ -45,10 +49,14 @@ function send(exchange: Exchange, chosen: Parameters<Sender>[1]): () => void {
   };
 }
 
-function begin(exchange: Exchange, stream: ClientHttp2Stream, isEnded: () => boolean): void {
+/**
+ * Sends the body of the request to a stream, and the response of the stream to the client.
+ * @param isEnded - Returns true when the exchange no longer wants the result of the stream.
+ */
+function forward(exchange: Exchange, stream: ClientHttp2Stream, isEnded: () => boolean): void {
   const { requestId } = exchange.facts;
   const res = exchange.facts.res as Http2ServerResponse;
-  let trailers: ReturnType<typeof toTrailers> = {};
+  let trailers: HeaderMap = {};
   let hasResponse = false;
   let isHeaderOnly = false;
   stream.once('response', (headers, flags) => {

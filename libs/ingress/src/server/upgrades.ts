@@ -1,11 +1,12 @@
 import { ServerResponse, type IncomingMessage, type Server } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 /** Returns a response for a request to switch protocols, for when the request is refused. */
 export function toUpgradeResponse(req: IncomingMessage, socket: Duplex): ServerResponse {
   const res = new ServerResponse(req);
   res.shouldKeepAlive = false;
-  res.assignSocket(socket as never);
+  res.assignSocket(socket as Socket);
   res.once('finish', () => socket.end());
   // The client is not read unless the connection becomes a tunnel.
   socket.once('close', () => res.emit('close'));

@@ -3,33 +3,50 @@ import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import {
+  sortByRouteKey,
   toRouteKey,
   type IngressCertificate,
   type IngressRoute,
   type IngressTls,
   type IngressTlsFiles,
 } from '../model.js';
-import { normaliseHost, toWildcard } from '../routing/host.js';
+import { EVERY_HOST, normaliseHost, toWildcard } from '../routing/host.js';
 
-/** Interval at which the files are looked at, milliseconds. */
+/** Interval at which the files are read again, milliseconds. */
 const CHECK_MS = 5_000;
 /** Largest file, bytes. */
 const MAX_FILE_BYTES = 1_048_576;
-/** Key of the certificate of routes that have every host. */
-const EVERY_HOST = '*';
 
+/** Settings of all connections of clients with TLS. */
+export const TLS_OPTIONS = { minVersion: 'TLSv1.2' } as const;
+
+/** A certificate and its key in the options of a TLS server. Secret because of the key. */
+export interface PemPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** What problems call the certificate and the key: a file, or a value of a secret. */
+interface PairNames {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** The certificate of the routes with the same hosts and the same files or secret. */
 interface Pair {
   readonly tls: IngressTls;
+  /** Key of the first route of the pair. */
   readonly routeKey: string;
   readonly hosts: readonly string[];
-  /** Certificate and key as they were read last. */
+  /** Certificate and key of `context`; empty when the newest ones do not fit. */
   text: string;
   /** The newest pair that fits; kept while the files or the values of the secret do not fit. */
   context: SecureContext | undefined;
-  pem: { readonly cert: string; readonly key: string } | undefined;
+  pem: PemPair | undefined;
   problems: readonly string[];
 }
 
+/** Arguments of {@link Certificates}. */
 export interface CertificatesOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -56,10 +73,10 @@ export class Certificates {
   private running: Promise<void> = Promise.resolve();
   private isClosed = false;
 
-  /** @param onChange - Called when another certificate is served to clients without a name. */
+  /** @param onRead - Called after each read, when other certificates may be served. */
   constructor(
     private readonly options: CertificatesOptions,
-    private readonly onChange: () => void = () => undefined,
+    private readonly onRead: () => void,
   ) {}
 
   /** Reasons why certificates are not served, as texts for people. */
@@ -80,8 +97,7 @@ export class Certificates {
     const pairs = new Map<string, Pair>();
     const byHost = new Map<string, Pair>();
     const conflicts: string[] = [];
-    const sorted = [...routes].sort((a, b) => (toRouteKey(a) < toRouteKey(b) ? -1 : 1));
-    for (const route of sorted) {
+    for (const route of sortByRouteKey(routes)) {
       if (route.tls === undefined) continue;
       const hosts = route.hosts.length === 0 ? [EVERY_HOST] : route.hosts;
       const key = JSON.stringify([toTlsKey(route.tls), hosts]);
@@ -116,7 +132,7 @@ export class Certificates {
       const [certificate, key] = [`tls.crt of secret "${secret}"`, `tls.key of secret "${secret}"`];
       this.use(pair, found, { certificate, key });
     }
-    this.onChange();
+    this.onRead();
   }
 
   /**
@@ -124,34 +140,35 @@ export class Certificates {
    * @param name - Undefined: the client named none.
    */
   find(name: string | undefined): SecureContext | undefined {
-    return this.pairFor(name)?.context;
+    return this.findPair(name)?.context;
   }
 
   /** As {@link find}, in PEM. Secret because of the key. */
-  findPem(name: string | undefined): { readonly cert: string; readonly key: string } | undefined {
-    return this.pairFor(name)?.pem;
+  findPem(name: string | undefined): PemPair | undefined {
+    return this.findPair(name)?.pem;
   }
 
   /** Returns true when requests for a host may use a connection that was opened for a name. */
   covers(name: string | undefined, host: string): boolean {
     if (name === host) return true;
-    const [one, other] = [this.pairFor(name), this.pairFor(host)];
+    const [one, other] = [this.findPair(name), this.findPair(host)];
     return one !== undefined && other !== undefined && isSame(one.tls, other.tls);
   }
 
+  /** Reads no files any more. */
   close(): void {
     this.isClosed = true;
     this.timer?.cancel();
   }
 
-  /** Reads files that have changed. One check runs at a time. */
-  check(): Promise<void> {
+  /** Reads all files, now and at intervals. One check runs at a time. */
+  private check(): Promise<void> {
     this.timer?.cancel();
     this.running = this.running.then(async () => {
       const all = [...this.pairs.values()];
       const reads = all.map((pair) => ('secret' in pair.tls ? [] : [this.load(pair, pair.tls)]));
       await Promise.all(reads.flat());
-      this.onChange();
+      this.onRead();
       const hasFiles = [...this.pairs.values()].some(({ tls }) => !('secret' in tls));
       if (this.isClosed || !hasFiles) return;
       this.timer?.cancel();
@@ -160,7 +177,7 @@ export class Certificates {
     return this.running;
   }
 
-  private pairFor(name: string | undefined): Pair | undefined {
+  private findPair(name: string | undefined): Pair | undefined {
     const host = name === undefined ? undefined : normaliseHost(name);
     const wildcard = host === undefined ? undefined : toWildcard(host);
     for (const key of [host, wildcard, EVERY_HOST]) {
@@ -182,18 +199,19 @@ export class Certificates {
     }
   }
 
-  /** @param names - What contains the certificate and the key, for problems. */
-  private use(pair: Pair, found: IngressCertificate, names: IngressCertificate): void {
+  /** Serves a certificate from now on if its key fits; otherwise reports why it does not. */
+  private use(pair: Pair, found: IngressCertificate, names: PairNames): void {
     const { certificate, key } = found;
     const text = `${certificate}\n${key}`;
     if (text === pair.text) return;
     try {
       const leaf = checkPair(found, names);
-      pair.context = createSecureContext({ cert: certificate, key, minVersion: 'TLSv1.2' });
-      pair.pem = { cert: certificate, key };
+      const pem: PemPair = { cert: certificate, key };
+      pair.context = createSecureContext({ ...TLS_OPTIONS, ...pem });
+      pair.pem = pem;
       pair.text = text;
       const uncovered = pair.hosts.filter(
-        (host) => host !== EVERY_HOST && leaf.checkHost(toProbe(host)) === undefined,
+        (host) => host !== EVERY_HOST && leaf.checkHost(toExampleHost(host)) === undefined,
       );
       this.report(
         pair,
@@ -218,8 +236,8 @@ export class Certificates {
   }
 }
 
-/** A name that a wildcard covers. */
-function toProbe(host: string): string {
+/** Returns the host itself, or a name that a wildcard covers. */
+function toExampleHost(host: string): string {
   return host.replace(/^\*/, 'any');
 }
 
@@ -251,8 +269,11 @@ async function readSmallFile(file: string): Promise<string> {
   return bytes.toString('latin1');
 }
 
-/** @throws when the key does not belong to the certificate, or one of them is malformed. */
-function checkPair(found: IngressCertificate, names: IngressCertificate): X509Certificate {
+/**
+ * Returns the first certificate of a pair.
+ * @throws when the key does not belong to the certificate, or one of them is malformed.
+ */
+function checkPair(found: IngressCertificate, names: PairNames): X509Certificate {
   let leaf: X509Certificate;
   try {
     leaf = new X509Certificate(found.certificate);
