@@ -1,11 +1,6 @@
 import { normalizeCapability } from '@cloudless/api';
 import { compilePolicy } from './compile-policy.js';
-import {
-  createLimitsPolicy,
-  createRegistryPolicy,
-  DANGEROUS_CAPABILITIES,
-  DEFAULT_POLICIES,
-} from './default-policies.js';
+import { DANGEROUS_CAPABILITIES, DEFAULT_POLICIES } from './default-policies.js';
 import type { Policy } from './model.js';
 import { createPolicySet, evaluatePolicies } from './policy-set.js';
 import { aPolicy, aProcess, aRule, aSubject } from './testing/builders.js';
@@ -57,19 +52,4 @@ it('an ALLOW policy with a higher priority exempts a workload', () => {
 
 it('dangerous capabilities are names of Linux capabilities', () => {
   expect(DANGEROUS_CAPABILITIES.map(normalizeCapability)).toEqual(DANGEROUS_CAPABILITIES);
-});
-
-it('the templates deny other registries and workloads without limits', () => {
-  const registries = createRegistryPolicy(['registry.example']);
-  const limits = createLimitsPolicy({ maxCpuMillis: 100, maxMemoryBytes: 100 });
-  const spec = {
-    image: 'registry.example/web',
-    resources: {
-      requests: { cpuMillis: 1, memoryBytes: 1n },
-      limits: { cpuMillis: 100, memoryBytes: 100n },
-    },
-  };
-  expect(decide(aSubject(spec), [registries, limits]).decision).toBe('ALLOW');
-  expect(decide(aSubject(), [registries])).toMatchObject({ policy: 'registries' });
-  expect(decide(aSubject(), [limits])).toMatchObject({ policy: 'limits' });
 });

@@ -78,38 +78,3 @@ export const DEFAULT_POLICIES: readonly Policy[] = [
     ],
   },
 ];
-
-/** Returns a policy that allows only images of these registries, in every namespace. */
-export function createRegistryPolicy(allowed: readonly string[]): Policy {
-  return {
-    name: 'registries',
-    namespace: '*',
-    enabled: true,
-    priority: 0,
-    action: 'DENY',
-    rules: [
-      {
-        name: 'allowed-registries',
-        type: 'IMAGE_REGISTRY',
-        config: { allowed },
-        conditions: ONLY_CONTAINERS,
-      },
-    ],
-  };
-}
-
-/** Returns a policy that requires limits of CPU and memory, in every namespace. */
-export function createLimitsPolicy(bounds: {
-  /** Thousandths of a core. */
-  readonly maxCpuMillis: number;
-  readonly maxMemoryBytes: number;
-}): Policy {
-  return {
-    name: 'limits',
-    namespace: '*',
-    enabled: true,
-    priority: 0,
-    action: 'DENY',
-    rules: [{ name: 'cpu-and-memory', type: 'RESOURCE_LIMIT', config: bounds }],
-  };
-}

@@ -2,12 +2,7 @@ export { compilePolicy } from './compile-policy.js';
 export type { CompiledPolicy, CompiledRule, CompileOptions } from './compile-policy.js';
 export { createPolicySet, evaluatePolicies, formatViolation } from './policy-set.js';
 export type { PolicySet } from './policy-set.js';
-export {
-  createLimitsPolicy,
-  createRegistryPolicy,
-  DANGEROUS_CAPABILITIES,
-  DEFAULT_POLICIES,
-} from './default-policies.js';
+export { DANGEROUS_CAPABILITIES, DEFAULT_POLICIES } from './default-policies.js';
 export { CONDITION_OPERATORS, LIMITS } from './model.js';
 export type {
   ConditionOperator,
