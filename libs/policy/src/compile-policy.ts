@@ -65,6 +65,7 @@ export function compilePolicy(
   return { ...head, rules };
 }
 
+/** Reads the fields beside the rules. The types of the result hold when no problem was reported. */
 function readHead(raw: RawObject, report: Report): Omit<CompiledPolicy, 'rules'> {
   const { name, namespace, enabled, priority, action } = raw;
   checkName(name, 'name', report);
@@ -136,9 +137,9 @@ function readCheck(
     });
     return undefined;
   }
-  let isSound = true;
+  let isValid = true;
   const reader = new ConfigReader(config, `${path}.config`, (violation) => {
-    isSound = false;
+    isValid = false;
     report(violation);
   });
   const create =
@@ -146,7 +147,7 @@ function readCheck(
       ? readExpression(reader, engine)
       : readNative(NATIVE_RULES[type as NativeRuleType] as AnyDefinition, reader);
   reader.finish();
-  if (!isSound) return undefined;
+  if (!isValid) return undefined;
   try {
     return create();
   } catch (error) {
@@ -178,12 +179,12 @@ function readNative(definition: AnyDefinition, reader: ConfigReader): () => Rule
   return () => {
     const check = definition.create(config);
     if (!definition.needsContainer) return check;
-    return (subject) => (subject.spec.image === '' ? PROCESS : check(subject));
+    return (subject) => (subject.spec.image === '' ? IS_PROCESS : check(subject));
   };
 }
 
-/** Finding about a process, which no rule for containers can bound. */
-const PROCESS: readonly Finding[] = [
+/** Finding of every rule for containers about a process. */
+const IS_PROCESS: readonly Finding[] = [
   {
     field: 'spec.image',
     found: 'a process, which runs on the node itself',

@@ -85,10 +85,10 @@ const NONE: readonly PolicyViolation[] = [];
 
 function deny(violations: readonly PolicyViolation[], audit: readonly PolicyViolation[]): Verdict {
   const [first] = violations;
-  const isOne = violations.every(({ policy }) => policy === first?.policy);
+  const isOnePolicy = violations.every(({ policy }) => policy === first?.policy);
   return {
     decision: 'DENY',
-    ...(isOne && first !== undefined ? { policy: first.policy } : {}),
+    ...(isOnePolicy && first !== undefined ? { policy: first.policy } : {}),
     byDefault: false,
     violations,
     audit,

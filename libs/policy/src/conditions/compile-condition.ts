@@ -120,23 +120,25 @@ function createCheck(
     case 'NOT_IN':
       return (subject) => !set.has(read(subject));
     case 'GREATER_THAN':
-      return (subject) => isNumber(read(subject), (found) => found > (value as number));
+      return (subject) => testNumber(read(subject), (found) => found > (value as number));
     case 'LESS_THAN':
-      return (subject) => isNumber(read(subject), (found) => found < (value as number));
+      return (subject) => testNumber(read(subject), (found) => found < (value as number));
     case 'STARTS_WITH':
-      return (subject) => isText(read(subject), (found) => found.startsWith(text));
+      return (subject) => testText(read(subject), (found) => found.startsWith(text));
     case 'ENDS_WITH':
-      return (subject) => isText(read(subject), (found) => found.endsWith(text));
+      return (subject) => testText(read(subject), (found) => found.endsWith(text));
     case 'CONTAINS':
       return (subject) => contains(read(subject), value as ConditionValue);
   }
 }
 
-function isNumber(found: unknown, test: (found: number) => boolean): boolean {
+/** Returns false for a value that is no number, such as that of an absent field. */
+function testNumber(found: unknown, test: (found: number) => boolean): boolean {
   return typeof found === 'number' && test(found);
 }
 
-function isText(found: unknown, test: (found: string) => boolean): boolean {
+/** Returns false for a value that is no text, such as that of an absent field. */
+function testText(found: unknown, test: (found: string) => boolean): boolean {
   return typeof found === 'string' && test(found);
 }
 

@@ -82,7 +82,7 @@ function toFieldPath(
   last: DescField,
   key: string | undefined,
 ): FieldPath | PathProblem {
-  const kind = kindOf(last, key);
+  const kind = findKind(last, key);
   if (kind === undefined) {
     const hint =
       last.fieldKind === 'map' && key === undefined
@@ -92,7 +92,7 @@ function toFieldPath(
           : 'use a rule of type EXPRESSION for this field';
     return { problem: `${last.name} cannot be compared; ${hint}` };
   }
-  const findParent = (subject: PolicySubject) => descend(subject.spec, parents);
+  const findParent = (subject: PolicySubject) => findMessage(subject.spec, parents);
   if (key !== undefined) {
     const read = (subject: PolicySubject) => readEntry(findParent(subject), last, key);
     return { ...kind, read, isSet: (subject) => read(subject) !== undefined };
@@ -107,19 +107,20 @@ function toFieldPath(
   };
 }
 
-function kindOf(field: DescField, key: string | undefined): FieldKind | undefined {
+/** Returns undefined for a field that conditions cannot compare. */
+function findKind(field: DescField, key: string | undefined): FieldKind | undefined {
   if (field.fieldKind === 'map') {
     if (key === undefined || field.mapKind !== 'scalar') return undefined;
-    return { kind: scalarKind(field.scalar), isList: false };
+    return { kind: toScalarKind(field.scalar), isList: false };
   }
   if (key !== undefined) return undefined;
   const isList = field.fieldKind === 'list';
   if (field.enum !== undefined)
     return { kind: 'enum', isList, names: field.enum.values.map(({ name }) => name) };
-  return field.scalar === undefined ? undefined : { kind: scalarKind(field.scalar), isList };
+  return field.scalar === undefined ? undefined : { kind: toScalarKind(field.scalar), isList };
 }
 
-function scalarKind(scalar: ScalarType): 'text' | 'number' | 'boolean' {
+function toScalarKind(scalar: ScalarType): 'text' | 'number' | 'boolean' {
   if (scalar === ScalarType.STRING) return 'text';
   return scalar === ScalarType.BOOL ? 'boolean' : 'number';
 }
@@ -127,17 +128,17 @@ function scalarKind(scalar: ScalarType): 'text' | 'number' | 'boolean' {
 /**
  * Returns the message that holds the last field, or undefined when a message on the way is absent.
  */
-function descend(spec: Message, parents: readonly DescField[]): Message | undefined {
+function findMessage(spec: Message, parents: readonly DescField[]): Message | undefined {
   let message: Message | undefined = spec;
   for (const field of parents) {
     if (message === undefined) return undefined;
-    message = rawValue(message, field) as Message | undefined;
+    message = readRawValue(message, field) as Message | undefined;
   }
   return message;
 }
 
 /** Returns the value of a field of a generated message; undefined for another case of its oneof. */
-function rawValue(message: Message, field: DescField): unknown {
+function readRawValue(message: Message, field: DescField): unknown {
   const values = message as unknown as Readonly<Record<string, unknown>>;
   if (field.oneof === undefined) return values[field.localName];
   const chosen = values[field.oneof.localName] as {
@@ -153,7 +154,7 @@ function readEntry(
   key: string,
 ): ConditionValue | undefined {
   if (parent === undefined) return undefined;
-  const entries = rawValue(parent, field) as Readonly<Record<string, unknown>>;
+  const entries = readRawValue(parent, field) as Readonly<Record<string, unknown>>;
   return Object.hasOwn(entries, key) ? toValue(field, entries[key]) : undefined;
 }
 
@@ -161,11 +162,11 @@ function readField(
   parent: Message | undefined,
   field: DescField,
 ): ConditionValue | readonly ConditionValue[] | undefined {
-  const value = parent === undefined ? undefined : rawValue(parent, field);
+  const value = parent === undefined ? undefined : readRawValue(parent, field);
   if (field.fieldKind === 'list')
     return ((value ?? []) as readonly unknown[]).map((item) => toValue(field, item));
   if (value !== undefined) return toValue(field, value);
-  return hasPresence(field) ? undefined : toValue(field, zeroOf(field));
+  return hasPresence(field) ? undefined : toValue(field, getDefault(field));
 }
 
 /** Returns true for fields that tell an absent value from the default. */
@@ -173,7 +174,7 @@ function hasPresence(field: DescField): boolean {
   return field.oneof !== undefined || field.proto.proto3Optional;
 }
 
-function zeroOf(field: DescField): unknown {
+function getDefault(field: DescField): unknown {
   if (field.enum !== undefined) return field.enum.values[0]?.number;
   if (field.scalar === ScalarType.STRING) return '';
   return field.scalar === ScalarType.BOOL ? false : 0;

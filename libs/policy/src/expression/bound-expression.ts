@@ -50,11 +50,11 @@ export function boundExpression(
   variables: Variables,
   onPattern: (pattern: string) => void,
 ): void {
-  new Bounds(onPattern).visit(root, { variables, depth: 0, loops: 0 });
+  new ExpressionBounds(onPattern).visit(root, { variables, depth: 0, loops: 0 });
 }
 
-/** Walks the syntax tree of one expression. */
-class Bounds {
+/** Checks and changes the syntax tree of one expression, from the root to the leaves. */
+class ExpressionBounds {
   constructor(private readonly onPattern: (pattern: string) => void) {}
 
   visit(expr: Expr, at: Position): Visited {
@@ -68,7 +68,7 @@ class Bounds {
       case 'constExpr':
         return { type: typeOfConstant(exprKind.value.constantKind.case), nodes: 1 };
       case 'selectExpr': {
-        const operand = this.visit(required(exprKind.value.operand), inside);
+        const operand = this.visit(requireExpr(exprKind.value.operand), inside);
         const type = typeOfSelected(operand.type, exprKind.value.field);
         return { type: exprKind.value.testOnly ? VALUE : type, nodes: operand.nodes + 1 };
       }
@@ -105,9 +105,9 @@ class Bounds {
 
   private visitCall(call: Expr_Call, at: Position): Visited {
     const name = call.function;
-    const { types, nodes: ofArgs } = this.visitAll(call.args, at);
+    const { types, nodes: argNodes } = this.visitAll(call.args, at);
     const target = call.target === undefined ? undefined : this.visit(call.target, at);
-    const nodes = ofArgs + (target?.nodes ?? 0) + 1;
+    const nodes = argNodes + (target?.nodes ?? 0) + 1;
     const [first, second] = types;
     const isMethod = target !== undefined;
     if (!isMethod && LOGIC.includes(name))
@@ -121,7 +121,7 @@ class Bounds {
     if (!isMethod && name === '@in' && first !== undefined) {
       checkSingle(first);
       const [item, list] = call.args;
-      call.args = [callOf(METER.scalar, required(item)), callOf(METER.sized, required(list))];
+      call.args = [callOf(METER.scalar, requireExpr(item)), callOf(METER.sized, requireExpr(list))];
       return { type: VALUE, nodes: nodes + 2 };
     }
     if (!isMethod && name === '_[_]' && first !== undefined)
@@ -147,17 +147,17 @@ class Bounds {
     if (loops > EXPRESSION_LIMITS.loops)
       throw new Error(`loops are nested more than ${EXPRESSION_LIMITS.loops} deep`);
     if (loop.iterVar2 !== '') throw new Error('loops with two variables are not allowed');
-    const range = this.visit(required(loop.iterRange), at);
-    const start = this.visit(required(loop.accuInit), at);
+    const range = this.visit(requireExpr(loop.iterRange), at);
+    const start = this.visit(requireExpr(loop.accuInit), at);
     const variables = new Map(at.variables)
       .set(loop.iterVar, typeOfLooped(range.type))
       .set(loop.accuVar, DYNAMIC);
     const inLoop = { ...at, loops, variables };
-    const condition = required(loop.loopCondition);
-    const step = required(loop.loopStep);
+    const condition = requireExpr(loop.loopCondition);
+    const step = requireExpr(loop.loopStep);
     const nodes = this.visitAll([condition, step], inLoop).nodes + 1;
-    const end = this.visit(required(loop.result), inLoop);
-    loop.iterRange = callOf(METER.sized, required(loop.iterRange));
+    const end = this.visit(requireExpr(loop.result), inLoop);
+    loop.iterRange = callOf(METER.sized, requireExpr(loop.iterRange));
     const charge = callOf(METER.charge, constantInt(nodes));
     loop.loopCondition = callOf('_?_:_', charge, condition, constantBool(false));
     const type: ValueType = start.type.kind === 'list' ? start.type : VALUE;
@@ -224,6 +224,7 @@ function typeOfLooped(range: ValueType): ValueType {
   }
 }
 
+/** Refuses types that are known not to be single values. */
 function checkSingle(type: ValueType): void {
   if (type.kind === 'value' || type.kind === 'dynamic') return;
   throw new Error(`a ${type.kind} cannot be compared; compare its fields, items or size`);
@@ -235,7 +236,7 @@ function constantText(expr: Expr | undefined): string {
   throw new Error('matches needs a text in quotes');
 }
 
-function required(expr: Expr | undefined): Expr {
+function requireExpr(expr: Expr | undefined): Expr {
   if (expr === undefined) throw new Error('the expression is incomplete');
   return expr;
 }

@@ -189,13 +189,13 @@ describe('the budget', () => {
     expect(evaluate('spec.env.all(key, spec.env[key] == "value")', LARGE)).toBe(true);
   });
 
-  it('of a later evaluation is whole again', () => {
+  it('is full again for the next evaluation', () => {
     const check = celEngine.compile('spec.args.all(a, spec.args.all(b, a == b))');
     expect(() => check(LARGE, new Budget())).toThrow(BudgetSpentError);
     expect(check(aSubject({ args: ['a', 'a'] }), new Budget())).toBe(true);
   });
 
-  it('counts a hidden error only once it is spent', () => {
+  it('does not make an error matter that the expression hides before the budget is spent', () => {
     expect(evaluate('spec.args[7] == "" || true')).toBe(true);
   });
 });
@@ -218,7 +218,7 @@ describe('an evaluation fails', () => {
   });
 
   it.each(['"a"', '1', 'spec.args', 'spec', '{}'])(
-    'not for a result of another type: %s',
+    'not when the result is of another type: %s',
     (source) => {
       expect(typeof evaluate(source)).not.toBe('boolean');
     },

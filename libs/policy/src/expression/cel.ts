@@ -18,7 +18,8 @@ export type Evaluate<Values> = (values: Values, budget: Budget) => unknown;
 export interface ExpressionEngine {
   /**
    * Checks and prepares an expression.
-   * @returns A function that spends the budget for each of its steps, and throws what goes wrong.
+   * @returns A function that spends the budget for each of its steps, and throws when the evaluation
+   *   fails or the budget is spent.
    * @throws An error with a message for people.
    */
   readonly compile: (source: string) => Evaluate<PolicySubject>;
@@ -41,9 +42,12 @@ export const celEngine: ExpressionEngine = {
   },
 };
 
-/** What {@link compileCel} does besides. */
+/** Options of {@link compileCel}. */
 export interface CelOptions {
-  /** Checks the syntax tree before its bounds are, and may change it. Throws to refuse it. */
+  /**
+   * Checks the syntax tree before the bounds are checked, and may change the tree. Throws to refuse
+   * the expression.
+   */
   readonly inspect?: (root: Expr) => void;
   /** Functions in place of those of CEL with the same name and types. */
   readonly functions?: readonly CelFunc[];

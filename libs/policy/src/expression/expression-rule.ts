@@ -24,7 +24,7 @@ export function createExpressionCheck(
   return (subject) => {
     const budget = new Budget();
     const result = evaluate(subject, budget);
-    // An engine may have hidden the error.
+    // An engine may have hidden the error of a spent budget.
     if (budget.isSpent) budget.spend(0);
     if (result === true) return SATISFIED;
     if (result === false) return findings;

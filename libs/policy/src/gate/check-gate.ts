@@ -112,7 +112,9 @@ function visitConstant(expr: Expr): GateType {
 
 function requireType(type: GateType | undefined, wanted: GateType, name: string): void {
   if (type !== wanted)
-    throw new Error(`${name.replaceAll('_', '')}: a ${wanted} is needed, not a ${type ?? 'gap'}`);
+    throw new Error(
+      `${name.replaceAll('_', '')}: a ${wanted} is needed, not ${type === undefined ? 'nothing' : `a ${type}`}`,
+    );
 }
 
 function refuseFunction(name: string): Error {

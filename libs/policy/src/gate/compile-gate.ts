@@ -20,10 +20,10 @@ export interface CompiledGate {
   readonly figures: readonly string[];
   /**
    * Evaluates the gate. Never throws.
-   * @param values - Returns a figure by its name; undefined: missing, also when the result would not
-   *   depend on the figure.
+   * @param readFigure - Returns a figure by its name; undefined when the figure is missing. A missing
+   *   figure makes the result `noData`, also when the result would not depend on the figure.
    */
-  readonly evaluate: (values: (name: string) => number | undefined) => GateResult;
+  readonly evaluate: (readFigure: (name: string) => number | undefined) => GateResult;
 }
 
 const STABLE = STABLE_PREFIX.slice(0, -1);
@@ -34,7 +34,7 @@ const VARIABLES: Variables = new Map([
 
 const { DOUBLE } = CelScalar;
 
-/** Division by 0 has no result that a comparison could use. */
+/** Division that fails for 0, instead of the infinity or NaN of CEL, which comparisons accept. */
 const FUNCTIONS = [
   celFunc('_/_', [DOUBLE, DOUBLE], DOUBLE, (left, right) => {
     if (right === 0) throw new Error('division by 0');
@@ -55,12 +55,12 @@ export function compileGate(source: string): CompiledGate {
   });
   return {
     figures,
-    evaluate: (values) => {
+    evaluate: (readFigure) => {
       const own: Record<string, number> = {};
       const stable = new Map<string, number>();
       const missing: string[] = [];
       for (const name of figures) {
-        const value = values(name);
+        const value = readFigure(name);
         if (value === undefined || !Number.isFinite(value)) missing.push(name);
         else if (name.startsWith(STABLE_PREFIX))
           stable.set(name.slice(STABLE_PREFIX.length), value);

@@ -75,6 +75,7 @@ function listAdded(security: SecurityContext | undefined): readonly AddedCapabil
   }));
 }
 
+/** Finds required capabilities that the container does not drop. */
 function* findKept(
   security: SecurityContext | undefined,
   required: ReadonlySet<string>,

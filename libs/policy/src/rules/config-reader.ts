@@ -67,7 +67,7 @@ export class ConfigReader {
     return problem === undefined ? toPart(key, value) : this.refuse(key, problem);
   }
 
-  /** Reads one of some texts. */
+  /** Reads a text that must be one of `choices`. */
   choice<Key extends string, Choice extends string>(
     key: Key,
     choices: readonly Choice[],
@@ -158,14 +158,14 @@ export class ConfigReader {
     return toPart(key, value);
   }
 
-  /** Reports a configuration that says nothing. */
+  /** Reports an object in which none of these fields is set. */
   requireOneOf(...keys: readonly string[]): void {
     if (keys.some((key) => this.raw[key] !== undefined)) return;
     const names = keys.map(toSnakeCase).join(', ');
     this.report({ field: this.path, message: `needs at least one of ${names}` });
   }
 
-  /** Reports an object in which none or several of some fields are set. */
+  /** Reports an object in which none, or more than one, of these fields is set. */
   requireExactlyOne(...keys: readonly string[]): void {
     if (keys.filter((key) => this.raw[key] !== undefined).length === 1) return;
     const names = keys.map(toSnakeCase).join(', ');

@@ -10,9 +10,9 @@ export const hostNetwork: RuleDefinition<'HOST_NETWORK'> = {
   create:
     ({ forbidHostPorts }) =>
     ({ spec: { network, ports } }) => {
-      const isHost = network?.hostNetwork === true;
-      if (!isHost && forbidHostPorts !== true) return SATISFIED;
-      const findings: Finding[] = isHost
+      const usesHostNetwork = network?.hostNetwork === true;
+      if (!usesHostNetwork && forbidHostPorts !== true) return SATISFIED;
+      const findings: Finding[] = usesHostNetwork
         ? [{ field: 'spec.network.host_network', found: 'true', allowed: 'false' }]
         : [];
       for (const [index, { hostPort }] of ports.entries()) {

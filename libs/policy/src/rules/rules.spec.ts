@@ -363,7 +363,7 @@ const CASES: { readonly [Type in RuleType]: readonly Case<Type>[] } = {
       'the user of the image',
       { userIds: { min: 1, max: 5 } },
       {},
-      ['spec.security.run_as_user', 'the one of the image', '1 to 5'],
+      ['spec.security.run_as_user', 'not set (the image decides)', '1 to 5'],
     ],
     [
       'a user out of range',

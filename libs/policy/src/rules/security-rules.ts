@@ -180,7 +180,7 @@ function* findGroups(security: SecurityContext | undefined, range: IdRange): Gen
 
 function* findId(name: string, id: bigint | undefined, { min, max }: IdRange): Generator<Finding> {
   if (id !== undefined && id >= min && id <= max) return;
-  const found = id === undefined ? 'the one of the image' : String(id);
+  const found = id === undefined ? 'not set (the image decides)' : String(id);
   yield { field: `spec.security.${name}`, found, allowed: `${min} to ${max}` };
 }
 
