@@ -16,7 +16,7 @@ export const PRIVATE_KEY_ENTRY = 'tls.key';
 /** Largest value of {@link CERTIFICATE_ENTRY}, bytes. */
 export const MAX_CERTIFICATE_BYTES = 65_536;
 /** Largest value of {@link PRIVATE_KEY_ENTRY}, bytes. */
-export const MAX_PRIVATE_KEY_BYTES = 16_384;
+const MAX_PRIVATE_KEY_BYTES = 16_384;
 
 /** A certificate with its private key. */
 export interface CertificatePair {

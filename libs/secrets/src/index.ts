@@ -1,18 +1,13 @@
 export { openSecret, reEncryptSecret, sealSecret } from './envelope.js';
 export type { Envelope, MasterKey, SecretContext } from './envelope.js';
-export {
-  PASSPHRASE_COST,
-  createKeyEncryption,
-  createPassphraseEncryption,
-} from './key-encryption.js';
+export { createKeyEncryption, createPassphraseEncryption } from './key-encryption.js';
 export type { KeyEncryption, WrappedKey } from './key-encryption.js';
-export { decodeValues, encodeValues } from './values.js';
+export { encodeValues } from './values.js';
 export type { SecretData } from './values.js';
-export { KEY_BYTES, encodeContext, open, seal } from './aead.js';
+export { KEY_BYTES, open, seal } from './aead.js';
 export {
   CERTIFICATE_ENTRY,
   MAX_CERTIFICATE_BYTES,
-  MAX_PRIVATE_KEY_BYTES,
   PRIVATE_KEY_ENTRY,
   requireCertificatePair,
 } from './certificate-pair.js';

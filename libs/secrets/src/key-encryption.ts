@@ -24,7 +24,7 @@ export interface KeyEncryption {
   readonly provider: string;
   /**
    * Encrypts a key.
-   * @param name - Bound to the result.
+   * @param name - Name of the key, such as the id of a master key. Only the same name decrypts it.
    */
   wrap(key: Uint8Array, name: string): Promise<WrappedKey>;
   /**
@@ -57,19 +57,19 @@ export function createKeyEncryption(
   };
 }
 
-/** Cost of scrypt: 128 MiB and about half a second for each salt. */
-export const PASSPHRASE_COST = 2 ** 17;
+/** Default cost (`N`) of scrypt: 128 MiB and about half a second for each salt. */
+const PASSPHRASE_COST = 2 ** 17;
 /** Largest cost that is accepted from the store: 1 GiB. */
 const MAX_COST = 2 ** 20;
 const SALT_BYTES = 16;
-/** Parameters of scrypt. @see RFC 7914, section 2 */
+/** Parameter `r` of scrypt. @see RFC 7914, section 2 */
 const BLOCK_SIZE = 8;
-/** Memory of scrypt in bytes: 128 * N * r, and some more. */
-const toMemory = (cost: number): number => 128 * cost * BLOCK_SIZE + 2 ** 20;
+/** Memory that scrypt may use, bytes: the 128 * N * r that it needs, and 1 MiB to spare. */
+const toMaxMemory = (cost: number): number => 128 * cost * BLOCK_SIZE + 2 ** 20;
 
 /**
  * Creates a key-encryption key that is derived from a passphrase with scrypt, once for each salt.
- * @param cost - `N` of scrypt, a power of 2. Default {@link PASSPHRASE_COST}.
+ * @param cost - `N` of scrypt, a power of 2. Default 2^17: 128 MiB and about half a second.
  */
 export function createPassphraseEncryption(
   passphrase: string,
@@ -78,12 +78,13 @@ export function createPassphraseEncryption(
 ): KeyEncryption {
   const provider = 'passphrase';
   const derived = new Map<string, Promise<Uint8Array>>();
-  const derive = (salt: Uint8Array, costOfSalt: number): Promise<Uint8Array> => {
-    const id = `${costOfSalt} ${Buffer.from(salt).toString('hex')}`;
-    const key = derived.get(id) ?? deriveKey(passphrase, salt, costOfSalt);
+  const derive = (salt: Uint8Array, saltCost: number): Promise<Uint8Array> => {
+    const id = `${saltCost} ${Buffer.from(salt).toString('hex')}`;
+    const key = derived.get(id) ?? deriveKey(passphrase, salt, saltCost);
     derived.set(id, key);
     return key;
   };
+  /** Salt of the keys that this object encrypts: that of the stored keys, if their cost is current. */
   let ownSalt: Uint8Array | undefined;
   return {
     provider,
@@ -111,11 +112,11 @@ function openKey(bytes: Uint8Array, wrapped: WrappedKey, name: string): Uint8Arr
   if (key !== undefined) return key;
   throw new CloudlessError(
     'internal',
-    `the stored key ${name} is damaged: the key-encryption key is the right key, and does not decrypt it; restore a backup`,
+    `the stored key ${name} is damaged: its key-encryption key does not decrypt it; restore a backup`,
   );
 }
 
-/** The name of a key, which does not help to find the key. */
+/** Returns the id by which a key is recognised. The id does not help to find the key. */
 function createKeyId(bytes: Uint8Array): string {
   return createHmac('sha256', bytes).update('cloudless key check').digest('hex').slice(0, 16);
 }
@@ -126,7 +127,7 @@ function toContext(name: string): Uint8Array {
 
 function deriveKey(passphrase: string, salt: Uint8Array, cost: number): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const options = { N: cost, r: BLOCK_SIZE, p: 1, maxmem: toMemory(cost) };
+    const options = { N: cost, r: BLOCK_SIZE, p: 1, maxmem: toMaxMemory(cost) };
     scrypt(passphrase.normalize('NFC'), salt, KEY_BYTES, options, (error, key) => {
       if (error === null) resolve(new Uint8Array(key));
       else reject(error);
