@@ -1,5 +1,6 @@
 import type { NodeId } from '@cloudless/base';
 
+/** Lengths of leases and windows. */
 export interface MembershipOptions {
   /**
    * Milliseconds for which a node is trusted after its last message. Default 3 000; agents renew

@@ -42,6 +42,7 @@ interface LossHistory {
   lastLossMs: number;
 }
 
+/** Creates a quarantine in which no node is. */
 export function createQuarantine(options: QuarantineOptions = {}): Quarantine {
   const { maxLosses = 3, windowMs = 600_000, firstMs = 600_000, maxMs = 86_400_000 } = options;
   const nodes = new Map<NodeId, LossHistory>();

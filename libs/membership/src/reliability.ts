@@ -32,18 +32,19 @@ const MAX_OUTAGES = 128;
 
 /** A time in which a node was not ready, milliseconds. */
 interface Outage {
-  from: number;
+  fromMs: number;
   /** Infinity while the outage lasts. */
-  to: number;
+  toMs: number;
 }
 
 interface ReadinessHistory {
-  readonly joinedAt: number;
+  readonly joinedAtMs: number;
   outages: Outage[];
   score: number;
-  changedAt: number;
+  changedAtMs: number;
 }
 
+/** Creates a reliability that knows no node. */
 export function createReliability(): Reliability {
   const nodes = new Map<NodeId, ReadinessHistory>();
   return {
@@ -52,23 +53,23 @@ export function createReliability(): Reliability {
       if (node === undefined)
         nodes.set(
           nodeId,
-          (node = { joinedAt: nowMs, outages: [], score: 1, changedAt: -Infinity }),
+          (node = { joinedAtMs: nowMs, outages: [], score: 1, changedAtMs: -Infinity }),
         );
       const last = node.outages.at(-1);
-      const isOut = last?.to === Infinity;
-      if (ready && isOut) last.to = nowMs;
-      if (!ready && !isOut) node.outages.push({ from: nowMs, to: Infinity });
+      const isOut = last?.toMs === Infinity;
+      if (ready && isOut) last.toMs = nowMs;
+      if (!ready && !isOut) node.outages.push({ fromMs: nowMs, toMs: Infinity });
       node.outages = mergeOldestOutages(
-        node.outages.filter((outage) => outage.to > nowMs - WINDOW_MS),
+        node.outages.filter((outage) => outage.toMs > nowMs - WINDOW_MS),
       );
     },
     score(nodeId, nowMs) {
       const node = nodes.get(nodeId);
       if (node === undefined) return 1;
       const score = Math.round(computeReadyShare(node, nowMs) * STEPS) / STEPS;
-      if (score !== node.score && nowMs - node.changedAt >= MIN_CHANGE_INTERVAL_MS) {
+      if (score !== node.score && nowMs - node.changedAtMs >= MIN_CHANGE_INTERVAL_MS) {
         node.score = score;
-        node.changedAt = nowMs;
+        node.changedAtMs = nowMs;
       }
       return node.score;
     },
@@ -78,18 +79,19 @@ export function createReliability(): Reliability {
   };
 }
 
-function computeReadyShare({ joinedAt, outages }: ReadinessHistory, nowMs: number): number {
-  const from = Math.max(joinedAt, nowMs - WINDOW_MS);
-  if (nowMs <= from) return 1;
+function computeReadyShare({ joinedAtMs, outages }: ReadinessHistory, nowMs: number): number {
+  const fromMs = Math.max(joinedAtMs, nowMs - WINDOW_MS);
+  if (nowMs <= fromMs) return 1;
   const outageMs = outages.reduce(
-    (sum, outage) => sum + Math.max(0, Math.min(outage.to, nowMs) - Math.max(outage.from, from)),
+    (sum, outage) =>
+      sum + Math.max(0, Math.min(outage.toMs, nowMs) - Math.max(outage.fromMs, fromMs)),
     0,
   );
-  return 1 - outageMs / (nowMs - from);
+  return 1 - outageMs / (nowMs - fromMs);
 }
 
 function mergeOldestOutages(outages: Outage[]): Outage[] {
   const [first, second, ...rest] = outages;
   if (outages.length <= MAX_OUTAGES || first === undefined || second === undefined) return outages;
-  return [{ from: first.from, to: second.to }, ...rest];
+  return [{ fromMs: first.fromMs, toMs: second.toMs }, ...rest];
 }

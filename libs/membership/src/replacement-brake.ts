@@ -52,8 +52,10 @@ export interface ReplacementBrake {
   confirmLost(nodeIds?: Iterable<NodeId>): void;
 }
 
-const BRAKED: ReadonlySet<LossCause> = new Set(['silence', 'departure', 'hung']);
+/** Losses after which the machine of the node may run on, cut off from the coordinator. */
+const SILENT: ReadonlySet<LossCause> = new Set(['silence', 'departure', 'hung']);
 
+/** Creates a brake that is released. */
 export function createReplacementBrake(options: BrakeOptions = {}): ReplacementBrake {
   const { windowMs = 30_000, minNodes = 4, holdMs = 300_000 } = options;
   /** Silent nodes with the time of their loss. */
@@ -67,7 +69,7 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       for (const transition of transitions) {
         const { kind, nodeId, atMs } = transition;
         if (kind === 'slow' || kind === 'recovered') continue;
-        if (kind === 'lost' && BRAKED.has(transition.cause)) silent.set(nodeId, atMs);
+        if (kind === 'lost' && SILENT.has(transition.cause)) silent.set(nodeId, atMs);
         else silent.delete(nodeId);
       }
     },
