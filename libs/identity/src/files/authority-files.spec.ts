@@ -15,7 +15,6 @@ import {
   createAuthority,
   listGenerations,
   loadAuthority,
-  loadOrCreateAuthority,
   removeAuthoritiesBefore,
 } from './index.js';
 
@@ -34,10 +33,10 @@ describe('files of the certificate authority', () => {
   const readFiles = (generation: number): Promise<string[]> =>
     Promise.all(FILES.map((name) => readFile(join(directory, String(generation), name), 'utf8')));
 
-  it('creates generation 1 once, and loads the same generation afterwards', async () => {
-    const created = await loadOrCreateAuthority(directory, OPTIONS);
+  it('creates a generation that loads with the same root, and changes no file by loading', async () => {
+    const created = await createAuthority(directory, 1, OPTIONS);
     const files = await readFiles(1);
-    const loaded = await loadOrCreateAuthority(directory, OPTIONS);
+    const loaded = await loadAuthority(directory, 1, OPTIONS);
     expect(loaded.rootSha256).toBe(created.rootSha256);
     expect(loaded.generation).toBe(1);
     expect(await readFiles(1)).toEqual(files);
@@ -47,14 +46,14 @@ describe('files of the certificate authority', () => {
       expect((await stat(join(directory, '1', name))).mode & 0o777).toBe(0o600);
   });
 
-  it('lists generations by number and loads the newest', async () => {
+  it('lists generations by number, without drafts and other files', async () => {
     expect(await listGenerations(directory)).toEqual([]);
     for (const generation of [1, 2, 10]) await createAuthority(directory, generation, OPTIONS);
     await mkdir(join(directory, '11.new'));
     await mkdir(join(directory, '012'));
     await writeFile(join(directory, 'notes'), '');
     expect(await listGenerations(directory)).toEqual([1, 2, 10]);
-    expect((await loadOrCreateAuthority(directory, OPTIONS)).generation).toBe(10);
+    expect((await loadAuthority(directory, 10, OPTIONS)).generation).toBe(10);
     expect((await loadAuthority(directory, 2, OPTIONS)).generation).toBe(2);
   });
 
@@ -80,17 +79,17 @@ describe('files of the certificate authority', () => {
       await mkdir(join(directory, '1.new'), { recursive: true, mode: 0o700 });
       for (const name of FILES.slice(0, count))
         await writeFile(join(directory, '1.new', name), 'half');
-      const { rootSha256 } = await loadOrCreateAuthority(directory, OPTIONS);
+      const { rootSha256 } = await createAuthority(directory, 1, OPTIONS);
       expect((await loadAuthority(directory, 1, OPTIONS)).rootSha256).toBe(rootSha256);
       expect(await readdir(directory)).toEqual(['1']);
     },
   );
 
-  it.each(FILES)('refuses a generation without %s, and creates nothing', async (name) => {
+  it.each(FILES)('refuses a generation without %s, and changes nothing', async (name) => {
     await createAuthority(directory, 1, OPTIONS);
     await rm(join(directory, '1', name));
     const path = join(directory, '1');
-    await expect(loadOrCreateAuthority(directory, OPTIONS)).rejects.toMatchObject({
+    await expect(loadAuthority(directory, 1, OPTIONS)).rejects.toMatchObject({
       kind: 'precondition',
       message: `the certificate authority is incomplete: ${path}/${name} is missing; restore the directory ${path} from the backup`,
     });
@@ -100,7 +99,7 @@ describe('files of the certificate authority', () => {
   it.each(FILES)('refuses a generation whose %s is damaged', async (name) => {
     await createAuthority(directory, 1, OPTIONS);
     await writeFile(join(directory, '1', name), 'damaged');
-    await expect(loadOrCreateAuthority(directory, OPTIONS)).rejects.toMatchObject({
+    await expect(loadAuthority(directory, 1, OPTIONS)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(`${directory}/1: the `),
     });
@@ -111,17 +110,13 @@ describe('files of the certificate authority', () => {
     await createAuthority(directory, 1, OPTIONS);
     const key = join(directory, '1', 'root.key');
     await chmod(key, 0o640);
-    await expect(loadOrCreateAuthority(directory, OPTIONS)).rejects.toThrow(`chmod 600 ${key}`);
+    await expect(loadAuthority(directory, 1, OPTIONS)).rejects.toThrow(`chmod 600 ${key}`);
     await chmod(key, 0o600);
     await chmod(directory, 0o770);
-    await expect(loadOrCreateAuthority(directory, OPTIONS)).rejects.toThrow(
-      `chmod 700 ${directory}`,
-    );
+    await expect(loadAuthority(directory, 1, OPTIONS)).rejects.toThrow(`chmod 700 ${directory}`);
     await chmod(directory, 0o700);
     await chmod(join(directory, '1'), 0o701);
-    await expect(loadOrCreateAuthority(directory, OPTIONS)).rejects.toThrow(
-      `chmod 700 ${directory}/1`,
-    );
+    await expect(loadAuthority(directory, 1, OPTIONS)).rejects.toThrow(`chmod 700 ${directory}/1`);
   });
 
   it('names the backup when the generation of the records is missing', async () => {
@@ -134,9 +129,9 @@ describe('files of the certificate authority', () => {
 
   it('refuses the authority of another trust domain', async () => {
     await createAuthority(directory, 1, OPTIONS);
-    await expect(
-      loadOrCreateAuthority(directory, { ...OPTIONS, trustDomain: 'other' }),
-    ).rejects.toThrow('is of the trust domain "cloudless", but --trust-domain is "other"');
+    await expect(loadAuthority(directory, 1, { ...OPTIONS, trustDomain: 'other' })).rejects.toThrow(
+      'is of the trust domain "cloudless", but --trust-domain is "other"',
+    );
   });
 
   it('removes older generations with what interrupted removals left behind', async () => {
@@ -156,7 +151,7 @@ describe('files of the certificate authority', () => {
     const key = await readFile(join(directory, '1', 'root.key'), 'utf8');
     const half = key.slice(0, 120);
     await writeFile(join(directory, '1', 'root.key'), half);
-    const error: unknown = await loadOrCreateAuthority(directory, OPTIONS).catch(
+    const error: unknown = await loadAuthority(directory, 1, OPTIONS).catch(
       (reason: unknown) => reason,
     );
     expect(error).toMatchObject({ kind: 'precondition' });

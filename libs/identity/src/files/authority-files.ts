@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import { CertificateAuthority } from '../x509/certificate-authority.js';
 import type { AuthorityPems } from '../x509/certificate-authority.js';
-import { fileError, hasCode, refuse } from './file-errors.js';
+import { toFileError, hasCode, refuse } from './file-errors.js';
 import {
   createSyncedFile,
   makePrivateDirectory,
@@ -11,7 +11,7 @@ import {
   syncDirectory,
 } from './secret-file.js';
 
-/** The cluster of the authority, and the current time. */
+/** The cluster of a certificate authority, and the current time. */
 export interface AuthorityOptions {
   readonly trustDomain: string;
   /** See {@link CertificateAuthority.create}. */
@@ -48,7 +48,7 @@ export async function listGenerations(directory: string): Promise<number[]> {
 async function readNames(directory: string): Promise<string[]> {
   return readdir(directory).catch((reason: unknown) => {
     if (hasCode(reason, 'ENOENT')) return [];
-    throw fileError(reason, `the directory ${directory} cannot be read`);
+    throw toFileError(reason, `the directory ${directory} cannot be read`);
   });
 }
 
@@ -181,24 +181,8 @@ async function writeGeneration(
         `the certificate authority already has ${path}, which is never overwritten`,
       );
     }
-    throw fileError(reason, `the certificate authority cannot be written to ${path}`);
+    throw toFileError(reason, `the certificate authority cannot be written to ${path}`);
   }
-}
-
-/**
- * Loads the newest generation; creates generation 1 when there is none.
- *
- * A cluster that already has an authority must call {@link loadAuthority} with the generation of its
- * records instead, so that lost files end the start and not the trust of all nodes.
- */
-export async function loadOrCreateAuthority(
-  directory: string,
-  options: AuthorityOptions,
-): Promise<CertificateAuthority> {
-  const newest = (await listGenerations(directory)).at(-1);
-  return newest === undefined
-    ? createAuthority(directory, 1, options)
-    : loadAuthority(directory, newest, options);
 }
 
 /**
@@ -224,6 +208,6 @@ export async function removeAuthoritiesBefore(
     if (rest.length > 0) await syncDirectory(directory);
     return retired;
   } catch (reason) {
-    throw fileError(reason, `retired generations in ${directory} cannot be removed`);
+    throw toFileError(reason, `retired generations in ${directory} cannot be removed`);
   }
 }

@@ -1,5 +1,4 @@
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import type { ErrorKind } from '@cloudless/base';
+import { CloudlessError, errorMessageOf, type ErrorKind } from '@cloudless/base';
 
 /** Returns true for an error of the operating system with a code such as `ENOENT`. */
 export function hasCode(reason: unknown, code: string): boolean {
@@ -13,8 +12,11 @@ const KINDS: Readonly<Record<string, ErrorKind>> = {
   EDQUOT: 'exhausted',
 };
 
-/** Returns an error of the operating system as one of ours; other errors stay as they are. */
-export function fileError(reason: unknown, problem: string): unknown {
+/**
+ * Returns an error of the operating system as a {@link CloudlessError}; other errors as they are.
+ * @param problem - Begins the message: `/etc/key cannot be read`.
+ */
+export function toFileError(reason: unknown, problem: string): unknown {
   const { code } = reason as NodeJS.ErrnoException;
   if (reason instanceof CloudlessError || code === undefined) return reason;
   return new CloudlessError(
@@ -24,7 +26,7 @@ export function fileError(reason: unknown, problem: string): unknown {
   );
 }
 
-/** Returns an error of kind `precondition`. */
+/** Returns an error of kind `precondition`, for the caller to throw. */
 export function refuse(message: string): CloudlessError {
   return new CloudlessError('precondition', message);
 }

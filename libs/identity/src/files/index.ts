@@ -2,7 +2,6 @@ export {
   createAuthority,
   listGenerations,
   loadAuthority,
-  loadOrCreateAuthority,
   readAuthorityPems,
   removeAuthoritiesBefore,
   storeAuthority,

@@ -2,9 +2,9 @@ import { constants } from 'node:fs';
 import { link, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, normalize } from 'node:path';
-import { fileError, hasCode, quotePath, refuse } from './file-errors.js';
+import { toFileError, hasCode, quotePath, refuse } from './file-errors.js';
 
-/** Largest size of a secret file in bytes. Our largest, a certificate chain, has about 2500. */
+/** Largest size of a secret file in bytes. The largest, a certificate chain, has about 2500. */
 export const MAX_SECRET_BYTES = 64 * 1024;
 
 const SECRET_MODE = 0o600;
@@ -29,7 +29,7 @@ export async function readSecretFile(path: string): Promise<Uint8Array> {
         `${path} is a symbolic link; a file with a secret must be the file itself, so that its permissions and its owner are known`,
       );
     }
-    throw fileError(reason, `${path} cannot be read`);
+    throw toFileError(reason, `${path} cannot be read`);
   });
   try {
     await checkSecretFile(file, path);
@@ -78,6 +78,7 @@ export function isTrustedOwner(uid: number, self: number): boolean {
   return uid === self || uid === 0 || self === 0;
 }
 
+/** @throws kind `precondition` when another user than root owns the file. */
 function checkOwner(path: string, uid: number): void {
   const self = process.geteuid?.() ?? 0;
   if (isTrustedOwner(uid, self)) return;
@@ -108,7 +109,7 @@ export async function writeSecretFile(path: string, bytes: Uint8Array | string):
     // Unlike rename, link does not replace a file.
     await link(draft, path);
   } catch (reason) {
-    throw fileError(reason, `${path} cannot be created`);
+    throw toFileError(reason, `${path} cannot be created`);
   } finally {
     await rm(draft, { force: true });
   }
@@ -126,7 +127,7 @@ export async function replaceSecretFile(path: string, bytes: Uint8Array | string
     await rename(draft, path);
   } catch (reason) {
     await rm(draft, { force: true });
-    throw fileError(reason, `${path} cannot be replaced`);
+    throw toFileError(reason, `${path} cannot be replaced`);
   }
   await syncDirectory(dirname(path));
 }
@@ -140,7 +141,7 @@ async function writeDraft(path: string, bytes: Uint8Array | string): Promise<str
     return draft;
   } catch (reason) {
     await rm(draft, { force: true }).catch(() => undefined);
-    throw fileError(reason, `${path} cannot be written`);
+    throw toFileError(reason, `${path} cannot be written`);
   }
 }
 
@@ -178,10 +179,10 @@ export async function makePrivateDirectory(path: string): Promise<void> {
     await syncDirectory(dirname(path));
   } catch (reason) {
     if (!hasCode(reason, 'EEXIST'))
-      throw fileError(reason, `the directory ${path} cannot be created`);
+      throw toFileError(reason, `the directory ${path} cannot be created`);
   }
   const stats = await stat(path).catch((reason: unknown) => {
-    throw fileError(reason, `the directory ${path} cannot be read`);
+    throw toFileError(reason, `the directory ${path} cannot be read`);
   });
   if (!stats.isDirectory()) throw refuse(`${path} is not a directory`);
   checkOwner(path, stats.uid);
