@@ -17,7 +17,7 @@ export {
   mayContainAccessToken,
   parseAccessToken,
 } from './tokens/access-token.js';
-export type { AccessTokenText } from './tokens/access-token.js';
+export type { AccessTokenParts } from './tokens/access-token.js';
 export { createToken, formatToken, hashToken, matchesToken, parseToken } from './tokens/token.js';
 export type { Token, TokenKind } from './tokens/token.js';
 export { isLoopbackAddress, isLoopbackHost, requireLoopback } from './loopback.js';

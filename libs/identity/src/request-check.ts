@@ -1,13 +1,11 @@
 import { isLoopbackHost } from './loopback.js';
+import { quote } from './quote.js';
 
 /** Result of a check; the reason is meant for the client. */
 export type RequestCheck =
   { readonly allowed: true } | { readonly allowed: false; readonly reason: string };
 
 const ALLOWED: RequestCheck = { allowed: true };
-
-/** Largest number of characters of a refused header that the reason repeats. */
-const MAX_QUOTED_LENGTH = 100;
 
 /**
  * Checks the `Host` header, or `:authority` in HTTP/2, against DNS rebinding: a browser sends the
@@ -61,10 +59,4 @@ function isLoopbackOrigin(origin: string): boolean {
 
 function refuse(reason: string): RequestCheck {
   return { allowed: false, reason };
-}
-
-function quote(text: string): string {
-  return JSON.stringify(
-    text.length > MAX_QUOTED_LENGTH ? `${text.slice(0, MAX_QUOTED_LENGTH)}...` : text,
-  );
 }

@@ -22,7 +22,7 @@ type Rules<Service extends { readonly method: object }> = {
 
 const user = (role: RoleName, scope: UserRule['scope']): AccessRule => ({ user: { role, scope } });
 
-/** Everybody: health checks, and machines that are about to get an identity. */
+/** Every client: health checks, and machines that are about to get an identity. */
 const everybody: AccessRule = { unauthenticated: true };
 /** Every client with an identity: facts about the server and about the client itself. */
 const everyIdentity: AccessRule = { authenticated: true };
@@ -225,43 +225,35 @@ const reflectionV1Alpha: Rules<typeof ServerReflectionV1Alpha> = {
   serverReflectionInfo: everyIdentity,
 };
 
-const rules = new Map<string, Readonly<Record<string, AccessRule>>>([
-  [CoordinatorService.typeName, coordinator],
-  [AgentService.typeName, agent],
-  [AdminService.typeName, admin],
-  [IdentityService.typeName, identity],
-  [NetworkService.typeName, network],
-  [NodeNetworkService.typeName, nodeNetwork],
-  [ConfigsService.typeName, configs],
-  [PolicyService.typeName, policies],
-  [SecretsService.typeName, secrets],
-  [UserService.typeName, users],
-  [Health.typeName, health],
-  [ServerReflectionV1.typeName, reflectionV1],
-  [ServerReflectionV1Alpha.typeName, reflectionV1Alpha],
-]);
+/** Access rules of a service by the local names of its RPCs. */
+type ServiceRules = Readonly<Record<string, AccessRule>>;
 
-/** All services that the table has rules for. */
-export const ACCESS_TABLE_SERVICES: readonly DescService[] = [
-  CoordinatorService,
-  AgentService,
-  ConfigsService,
-  AdminService,
-  IdentityService,
-  NetworkService,
-  NodeNetworkService,
-  PolicyService,
-  SecretsService,
-  UserService,
-  Health,
-  ServerReflectionV1,
-  ServerReflectionV1Alpha,
+const table: readonly (readonly [DescService, ServiceRules])[] = [
+  [CoordinatorService, coordinator],
+  [AgentService, agent],
+  [ConfigsService, configs],
+  [AdminService, admin],
+  [IdentityService, identity],
+  [NetworkService, network],
+  [NodeNetworkService, nodeNetwork],
+  [PolicyService, policies],
+  [SecretsService, secrets],
+  [UserService, users],
+  [Health, health],
+  [ServerReflectionV1, reflectionV1],
+  [ServerReflectionV1Alpha, reflectionV1Alpha],
 ];
+const rulesByService: ReadonlyMap<string, ServiceRules> = new Map(
+  table.map(([{ typeName }, rules]) => [typeName, rules]),
+);
+
+/** All services that the table has rules for, in the order of the documentation. */
+export const ACCESS_TABLE_SERVICES: readonly DescService[] = table.map(([service]) => service);
 
 /** Returns the rule of an RPC; undefined for an unknown RPC, which no caller may make. */
 export function getAccessRule(method: DescMethod): AccessRule | undefined {
-  const byName = rules.get(method.parent.typeName);
-  return byName !== undefined && Object.hasOwn(byName, method.localName)
-    ? byName[method.localName]
+  const rules = rulesByService.get(method.parent.typeName);
+  return rules !== undefined && Object.hasOwn(rules, method.localName)
+    ? rules[method.localName]
     : undefined;
 }

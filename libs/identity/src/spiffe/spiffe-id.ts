@@ -1,4 +1,5 @@
 import { CloudlessError } from '@cloudless/base';
+import { quote } from '../quote.js';
 
 /** What an identity stands for: the first segment of the path of a SPIFFE ID. */
 export type SpiffeKind = 'node' | 'workload' | 'service' | 'controller' | 'user';
@@ -27,8 +28,6 @@ export interface SpiffeId {
 /** Largest length of a SPIFFE ID in bytes (SPIFFE-ID, section 2.3). */
 const MAX_BYTES = 2048;
 const MAX_TRUST_DOMAIN_LENGTH = 255;
-/** Largest number of characters of a refused SPIFFE ID that an error repeats. */
-const MAX_QUOTED_LENGTH = 100;
 
 const SCHEME = 'spiffe://';
 const TRUST_DOMAIN = /^[a-z0-9._-]+$/;
@@ -116,10 +115,4 @@ function isSpiffeKind(text: string): text is SpiffeKind {
 
 function refuse(message: string): CloudlessError {
   return new CloudlessError('CERTIFICATE_INVALID', message);
-}
-
-function quote(text: string): string {
-  return JSON.stringify(
-    text.length > MAX_QUOTED_LENGTH ? `${text.slice(0, MAX_QUOTED_LENGTH)}...` : text,
-  );
 }

@@ -1,7 +1,7 @@
 import { createIdAndSecret, equalHashes, hashText } from './token.js';
 
 /** The parts of the text of an access token, `cls1.<id>.<secret>`. */
-export interface AccessTokenText {
+export interface AccessTokenParts {
   /** Names the token in lists and records; 12 lower-case letters and digits. Not secret. */
   readonly id: string;
   /** 256 random bits as 43 characters of base64url. */
@@ -20,19 +20,18 @@ const ID = /^[a-z0-9]{12}$/;
  */
 export function createAccessToken(
   random: (byteCount: number) => Uint8Array,
-): AccessTokenText & { readonly text: string } {
+): AccessTokenParts & { readonly text: string } {
   const { id, secret } = createIdAndSecret(random);
   return { id, secret, text: formatAccessToken({ id, secret }) };
 }
 
 /** Returns the parts of an access token; undefined when the text has not exactly the form of one. */
-export function parseAccessToken(text: string): AccessTokenText | undefined {
+export function parseAccessToken(text: string): AccessTokenParts | undefined {
   const { id, secret } = FORM.exec(text)?.groups ?? {};
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
-/** Returns the text of an access token. */
-export function formatAccessToken({ id, secret }: AccessTokenText): string {
+function formatAccessToken({ id, secret }: AccessTokenParts): string {
   return [PREFIX, id, secret].join('.');
 }
 
@@ -53,7 +52,7 @@ export function mayContainAccessToken(text: string): boolean {
  * Returns what is stored of an access token: HMAC-SHA-256 of its text, 32 bytes.
  * @param key - The key of the cluster that authenticates, 32 bytes.
  */
-export function hashAccessToken(key: Uint8Array, token: AccessTokenText): Uint8Array {
+export function hashAccessToken(key: Uint8Array, token: AccessTokenParts): Uint8Array {
   return hashText(key, formatAccessToken(token));
 }
 
@@ -64,7 +63,7 @@ export function hashAccessToken(key: Uint8Array, token: AccessTokenText): Uint8A
 export function matchesAccessToken(
   key: Uint8Array,
   stored: Uint8Array,
-  token: AccessTokenText,
+  token: AccessTokenParts,
 ): boolean {
   return equalHashes(stored, hashAccessToken(key, token));
 }

@@ -67,6 +67,8 @@ export class CertificateAuthority {
   readonly rootSha256: string;
   /** Time in Unix milliseconds from which on nothing can be issued. */
   readonly notAfterMs: number;
+  /** Issuing certificate and root. */
+  private readonly upperPem: string;
 
   private constructor(
     private readonly trustDomain: string,
@@ -82,8 +84,6 @@ export class CertificateAuthority {
     this.notAfterMs = Math.min(root.notAfterMs, issuing.notAfterMs);
     this.upperPem = `${pems.issuingPem}${pems.rootPem}`;
   }
-
-  private readonly upperPem: string;
 
   /**
    * Creates the keys and certificates of a new generation. Nothing is stored.
@@ -167,7 +167,7 @@ export class CertificateAuthority {
       issuing,
       await importPrivateKey(pems.issuingKeyPem),
     );
-    if (nowMs > authority.notAfterMs) throw authority.expired();
+    if (nowMs > authority.notAfterMs) throw authority.createExpiredError();
     return authority;
   }
 
@@ -181,7 +181,7 @@ export class CertificateAuthority {
   async issue(request: CertificateRequest): Promise<CertificateChain> {
     const { id, publicKey, lifetimeMs, nowMs, dnsNames = [], ipAddresses = [], usage } = request;
     assert(lifetimeMs >= MIN_LIFETIME_MS, 'the lifetime of a certificate is at least 1 s');
-    if (nowMs > this.notAfterMs) throw this.expired();
+    if (nowMs > this.notAfterMs) throw this.createExpiredError();
     if (id.trustDomain !== this.trustDomain) {
       throw new CloudlessError(
         'denied',
@@ -195,7 +195,7 @@ export class CertificateAuthority {
     const serial = createSerial();
     const der = await signCertificate({
       serial,
-      subject: nameOf(id),
+      subject: toSubject(id),
       issuer: this.issuing.subject,
       notBeforeMs,
       notAfterMs,
@@ -216,7 +216,7 @@ export class CertificateAuthority {
     };
   }
 
-  private expired(): CloudlessError {
+  private createExpiredError(): CloudlessError {
     return refuse(
       `generation ${this.generation} of the certificate authority expired at ${new Date(this.notAfterMs).toISOString()}; rotate the certificate authority`,
     );
@@ -226,8 +226,8 @@ export class CertificateAuthority {
 /** Largest length of a common name (RFC 5280, appendix A.1). */
 const MAX_COMMON_NAME_LENGTH = 64;
 
-/** The subject is only for people; the identity is the SPIFFE ID. */
-function nameOf({ kind, id }: SpiffeId): CertificateName {
+/** Returns the subject of a certificate, for people only: the identity is the SPIFFE ID. */
+function toSubject({ kind, id }: SpiffeId): CertificateName {
   const name = `${kind}/${id}`;
   // A shortened id could be the id of another node or user.
   return [{ O: ['Cloudless'] }, { CN: [name.length > MAX_COMMON_NAME_LENGTH ? kind : name] }];
@@ -236,7 +236,7 @@ function nameOf({ kind, id }: SpiffeId): CertificateName {
 const DNS_NAME =
   /^(?=.{1,253}$)(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*$/i;
 
-/** Returns the SPIFFE ID as text. */
+/** Refuses what cannot be in a certificate. Returns the SPIFFE ID as text. */
 function checkRequest(request: CertificateRequest): string {
   const { id, publicKey, dnsNames = [], ipAddresses = [] } = request;
   for (const name of dnsNames) {
@@ -277,14 +277,14 @@ function loadCertificate(
       `${what} is of the trust domain "${uri.replace('spiffe://', '')}", but --trust-domain is "${options.trustDomain}"`,
     );
   }
-  if (Buffer.compare(readPublicKeyOf(keyPem, what), certificate.publicKey) !== 0)
+  if (Buffer.compare(derivePublicKey(keyPem, what), certificate.publicKey) !== 0)
     throw refuse(
       `${what} and its private key do not belong together; restore both from one backup`,
     );
   return certificate;
 }
 
-function readPublicKeyOf(keyPem: string, what: string): Uint8Array {
+function derivePublicKey(keyPem: string, what: string): Uint8Array {
   try {
     return createPublicKey(createPrivateKey(keyPem)).export({ format: 'der', type: 'spki' });
   } catch {

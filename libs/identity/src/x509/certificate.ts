@@ -5,7 +5,7 @@ import { NO_EXTENSIONS, readExtensions } from './extensions.js';
 import type { CertificateExtensions } from './extensions.js';
 import { ECDSA_SHA256, checkP256, readP256Key } from './public-key.js';
 
-/** Largest size of one certificate in bytes. A certificate of ours has about 600. */
+/** Largest size of one certificate in bytes. A certificate of a cluster has about 600. */
 export const MAX_CERTIFICATE_BYTES = 8 * 1024;
 
 /** The parts of an X.509 certificate that a verification needs. Nothing is verified yet. */
@@ -33,7 +33,7 @@ export interface Certificate {
 }
 
 /**
- * Reads a certificate in the form that a certificate authority of ours gives it: X.509 version 3,
+ * Reads a certificate in the form that `CertificateAuthority` gives it: X.509 version 3,
  * signed with ECDSA and SHA-256, key on P-256.
  * @param what - The certificate for errors: `the certificate`.
  * @throws {@link CloudlessError} of reason CERTIFICATE_INVALID.

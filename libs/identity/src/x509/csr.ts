@@ -4,7 +4,7 @@ import { CloudlessError } from '@cloudless/base';
 import { DerReader, DerTag, encodeDer, readBitStringBytes } from './der.js';
 import { ECDSA_SHA256, isSignedBy, readP256Key, sha256Hex } from './public-key.js';
 
-/** Largest size of a certificate signing request in bytes. A request of ours has about 200. */
+/** Largest size of a certificate signing request in bytes. A request of `createKeyAndCsr` has about 200. */
 const MAX_CSR_BYTES = 16 * 1024;
 
 const WHAT = 'the certificate signing request';
@@ -38,7 +38,7 @@ export async function createKeyAndCsr(): Promise<KeyAndCsr> {
 
 const generateKeys = promisify(generateKeyPair);
 
-/** The parts of a request that says nothing but the key (RFC 2986, section 4.1). */
+/** The parts of a request that has nothing but the key (RFC 2986, section 4.1). */
 const VERSION_1 = encodeDer(DerTag.integer, Uint8Array.of(0));
 const NO_NAME = encodeDer(DerTag.sequence);
 const NO_ATTRIBUTES = encodeDer(DerTag.context0);

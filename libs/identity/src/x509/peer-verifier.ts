@@ -1,8 +1,11 @@
 import { CloudlessError } from '@cloudless/base';
-import { parseSpiffeId, formatSpiffeId } from '../spiffe/spiffe-id.js';
-import type { SpiffeId, SpiffeKind } from '../spiffe/spiffe-id.js';
-import { readCertificate } from './certificate.js';
-import type { Certificate } from './certificate.js';
+import {
+  formatSpiffeId,
+  parseSpiffeId,
+  type SpiffeId,
+  type SpiffeKind,
+} from '../spiffe/spiffe-id.js';
+import { readCertificate, type Certificate } from './certificate.js';
 import { decodeCertificates } from './pem.js';
 import { isSignedBy, sha256Hex } from './public-key.js';
 
@@ -34,7 +37,7 @@ export interface AllowedPeers {
   readonly expiredGraceMs?: number;
 }
 
-/** Largest number of certificates that a peer may present. Chains of ours have three. */
+/** Largest number of certificates that a peer may present. The chains of a cluster have three. */
 const MAX_CHAIN_LENGTH = 8;
 /** Largest number of roots in a bundle. During a rotation of the authority there are two. */
 const MAX_ROOTS = 16;
@@ -114,7 +117,7 @@ export class PeerVerifier {
     };
   }
 
-  /** Returns the presented certificate that signed the leaf, and the root that signed the former. */
+  /** Returns the presented certificate that signed the leaf, and the root that signed that one. */
   private findIssuer(leaf: Certificate, presented: readonly Uint8Array[]): Issuer {
     if (isSameName(leaf.issuer, leaf.subject)) {
       throw refuse(
@@ -213,7 +216,7 @@ function checkLeaf({ extensions }: Certificate, usage: 'client' | 'server' | und
 }
 
 /**
- * Both ends of the validity are included.
+ * Refuses a certificate outside of its validity, which includes both of its ends.
  * @param isServer - Whether this process is the server, whose clients compare `serverTime` with their
  *   own clock.
  */

@@ -1,5 +1,4 @@
-import { createHash, createPublicKey, verify } from 'node:crypto';
-import type { KeyObject } from 'node:crypto';
+import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { CloudlessError } from '@cloudless/base';
 
 /**
@@ -14,7 +13,7 @@ const P256_LENGTH = 91;
 /** AlgorithmIdentifier of ecdsa-with-SHA256, which has no parameters (RFC 5758, section 3.2). */
 export const ECDSA_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex');
 
-/** The key type of every key of ours. */
+/** The type of every key of a cluster. */
 export const P256_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const;
 
 /**

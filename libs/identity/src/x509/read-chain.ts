@@ -14,8 +14,9 @@ export interface StoredChain extends CertificateChain {
 }
 
 /**
- * Reads a certificate chain of one's own, for example from a file.
- * @throws {@link CloudlessError} of reason CERTIFICATE_INVALID when the text holds no chain of ours.
+ * Reads the certificate chain of this process, for example from a file.
+ * @throws {@link CloudlessError} of reason CERTIFICATE_INVALID when the text holds no chain of a
+ *   cluster.
  */
 export function readChain(pem: string): StoredChain {
   const [leafDer, ...others] = decodeCertificates(pem, 'the certificate file');
