@@ -333,7 +333,7 @@ export class ManagedContainer {
     if (this.isRunning)
       throw new CloudlessError(
         'precondition',
-        `container ${this.current.containerId} is running: stop it isFirstStop`,
+        `container ${this.current.containerId} is running: stop it first`,
       );
     this.outputTimer?.cancel();
     this.deps.output.finish();

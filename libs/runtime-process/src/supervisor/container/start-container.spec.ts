@@ -97,6 +97,19 @@ describe.each([
     await waitUntil(() => readStartToken(member) === undefined);
   });
 
+  it('is not removed while it runs: the error says to stop the container first', async () => {
+    const request = aScript('exec sleep 3600');
+    const container = await startContainer(request, [], createDeps(getTools()));
+    try {
+      expect(() => container.remove()).toThrow(
+        `container ${request.containerId} is running: stop it first`,
+      );
+    } finally {
+      await container.stop(0);
+      await container.drained;
+    }
+  });
+
   it('leaves no launch script, which contains its environment, after the start', async () => {
     const request = aScript('exit 0', { env: { SECRET: 'hush' } });
     await runToEnd(request);
