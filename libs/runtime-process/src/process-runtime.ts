@@ -28,8 +28,7 @@ import {
   withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import { connectOrStart } from '@cloudless/app-kit/background';
-import { isAlive, readStartToken } from '@cloudless/app-kit/background';
+import { connectOrStart, isAlive, readStartToken } from '@cloudless/app-kit/background';
 import {
   SupervisorConnection,
   createDisconnectedError,
@@ -42,10 +41,16 @@ import { layout } from './supervisor/container/container-paths.js';
 import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
 import { deductWait, toStartRequest } from './client/start-request.js';
-import { requireLeases, requireSecrets } from './client/supervisor-abilities.js';
+import { requireLeases, requireSecrets } from './client/supervisor-capabilities.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
-import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
+import {
+  DEFAULT_LOG_SETTINGS,
+  EXEC_TTY,
+  LEASES,
+  SECRETS,
+  type SupervisorSettings,
+} from './wire/messages.js';
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
@@ -69,7 +74,7 @@ const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 /** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
 const SHUTDOWN_POLL_MS = 2;
 /** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
-const MAX_SHUTDOWNS = 3;
+const MAX_SHUTDOWN_ATTEMPTS = 3;
 
 /**
  * Opens the process runtime of a directory: connects to its supervisor, or starts a supervisor. The
@@ -82,8 +87,8 @@ const MAX_SHUTDOWNS = 3;
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
   const {
     portRange = { from: 20_000, to: 29_999 },
-    logFiles = 4,
-    logFileBytes = 4 * 1024 * 1024,
+    logFiles = DEFAULT_LOG_SETTINGS.logFiles,
+    logFileBytes = DEFAULT_LOG_SETTINGS.logFileBytes,
   } = options;
   if (!path.isAbsolute(options.directory))
     throw new CloudlessError('invalid', 'directory: must be an absolute path');
@@ -182,10 +187,10 @@ class SupervisedRuntime implements ProcessRuntime {
     this.requireStarts();
   }
 
-  async start(wanted: ContainerRequest): Promise<ContainerStatus> {
+  async start(requested: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
-    const { request, dnsProblem } = toStartRequest(wanted, connection, waitedMs);
+    const { request, dnsProblem } = toStartRequest(requested, connection, waitedMs);
     const status = requireStatus(await connection.request({ type: 'start', request }));
     return dnsProblem === undefined ? status : { ...status, problems: [toDnsProblem(dnsProblem)] };
   }
@@ -299,7 +304,7 @@ class SupervisedRuntime implements ProcessRuntime {
       } catch (reason) {
         // The supervisor died without an answer. Its successor adopts the remaining containers, and
         // the next attempt ends them.
-        if (errorKindOf(reason) !== 'unavailable' || attempt >= MAX_SHUTDOWNS) throw reason;
+        if (errorKindOf(reason) !== 'unavailable' || attempt >= MAX_SHUTDOWN_ATTEMPTS) throw reason;
         continue;
       }
       await this.close();
@@ -318,9 +323,9 @@ class SupervisedRuntime implements ProcessRuntime {
     readonly waitedMs: number;
   }> {
     const { clock } = this.options;
-    const calledAt = clock.now();
+    const calledAtMs = clock.now();
     const connection = await this.getConnection();
-    return { connection, waitedMs: clock.now() - calledAt };
+    return { connection, waitedMs: clock.now() - calledAtMs };
   }
 
   /** Returns the open connection, or opens one. */

@@ -94,7 +94,7 @@ function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly str
   if (env !== undefined && !capabilities.includes(EXEC_STREAMS)) {
     throw new CloudlessError(
       'unimplemented',
-      'env: the running supervisor is of an earlier version without variables for commands; it is replaced when its last container is removed',
+      'env: the running supervisor is of an earlier version without variables for commands, and is replaced when its last container is removed',
     );
   }
 }

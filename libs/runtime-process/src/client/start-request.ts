@@ -1,7 +1,12 @@
 import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
 import { ACCEPTS_DNS_SETTINGS } from '../wire/messages.js';
-import { requireLeases, requireSecrets } from './supervisor-abilities.js';
-import type { SupervisorConnection } from './supervisor-connection.js';
+import {
+  describeMissingCapability,
+  hasCapability,
+  requireLeases,
+  requireSecrets,
+  type ConnectedSupervisor,
+} from './supervisor-capabilities.js';
 
 /** A start request for the connected supervisor, which may be older than this client. */
 export interface StartRequest {
@@ -12,34 +17,28 @@ export interface StartRequest {
 
 /**
  * Adapts a request to the supervisor: shortens the lease by the time that the request has waited, and
- * leaves out DNS settings that the supervisor would refuse, because no start may fail for want of
- * DNS.
- * @throws kind `unimplemented` when the supervisor lacks another requested ability.
+ * leaves out DNS settings that the supervisor would refuse, because missing DNS must not prevent a
+ * start.
+ * @throws kind `unimplemented` when the supervisor lacks another capability that the request needs.
  */
 export function toStartRequest(
   request: ContainerRequest,
-  connection: Pick<SupervisorConnection, 'hello'>,
+  supervisor: ConnectedSupervisor,
   waitedMs: number,
 ): StartRequest {
   const { lease, network } = request;
-  if (lease !== undefined) requireLeases(connection);
-  if (request.secretEnv !== undefined) requireSecrets(connection, 'secretEnv');
+  if (lease !== undefined) requireLeases(supervisor);
+  if (request.secretEnv !== undefined) requireSecrets(supervisor, 'secretEnv');
   const adapted =
     lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) };
-  const { hello } = connection;
-  if (
-    network?.dnsServers === undefined ||
-    hello.capabilities?.includes(ACCEPTS_DNS_SETTINGS) === true
-  )
+  if (network?.dnsServers === undefined || hasCapability(supervisor, ACCEPTS_DNS_SETTINGS))
     return { request: adapted };
   const { network: _, ...withoutNetwork } = adapted;
   const others = Object.entries(network).filter(([field]) => !field.startsWith('dns'));
   return {
     request:
       others.length === 0 ? withoutNetwork : { ...adapted, network: Object.fromEntries(others) },
-    dnsProblem:
-      `the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${ACCEPTS_DNS_SETTINGS}; a ` +
-      'supervisor of an earlier version is replaced when its last container is removed',
+    dnsProblem: describeMissingCapability(supervisor, ACCEPTS_DNS_SETTINGS),
   };
 }
 

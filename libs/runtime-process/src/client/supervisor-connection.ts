@@ -30,6 +30,7 @@ export interface SupervisorResponse {
   readonly status: ContainerStatus | undefined;
 }
 
+/** Receives what a supervisor sends without a request. */
 export interface ConnectionListener {
   /** Called for each start and exit of a container. */
   readonly onEvent: (event: ContainerEvent) => void;
@@ -116,6 +117,7 @@ export class SupervisorConnection {
     socket.resume();
   }
 
+  /** Connects with events; see {@link openSupervisorSocket} for the errors. */
   static async open(
     directory: string,
     settings: SupervisorSettings,

@@ -11,6 +11,7 @@ import { LogCursor } from './log-cursor.js';
 import { listLogFiles } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
+/** Arguments of {@link readLog}. */
 export interface LogReadOptions {
   /** Directory of the log files. */
   readonly directory: string;

@@ -20,6 +20,7 @@ import { listLogFiles, formatLogFileName } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
 
+/** Where a log is written, and how it is rotated. */
 export interface LogWriterOptions {
   /** Created when it does not exist. */
   readonly directory: string;

@@ -16,7 +16,7 @@ export class PendingFile {
 
   /** @param file - Path; created when it does not exist. */
   constructor(file: string) {
-    this.fd = openSync(file, openFlags, 0o600);
+    this.fd = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600);
   }
 
   /**
@@ -53,5 +53,3 @@ export class PendingFile {
     closeSync(this.fd);
   }
 }
-
-const openFlags = constants.O_RDWR | constants.O_CREAT;

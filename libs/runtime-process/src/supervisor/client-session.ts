@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import {
-  definedFields,
   assertNever,
   CloudlessError,
+  definedFields,
   errorKindOf,
   errorMessageOf,
   type Log,
@@ -25,6 +25,7 @@ import { ExecSession } from './command/exec-session.js';
 import { loadPtyBinding } from './command/pty-binding.js';
 import type { Supervisor } from './supervisor.js';
 
+/** What the session of a client works with. */
 export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;

@@ -22,6 +22,7 @@ import { findMountTools } from './resolver/mount-tools.js';
 import { ProcessResolvers } from './resolver/process-resolvers.js';
 import { Supervisor } from './supervisor.js';
 
+/** Arguments of {@link runSupervisor}. */
 export interface SupervisorOptions {
   /**
    * Arguments of the process, such as `process.argv.slice(3)`. The last two must be the arguments

@@ -19,7 +19,12 @@ import { readBootId } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../system/cgroups.js';
 import { killMarkedProcesses } from '../system/marked-processes.js';
 import { readProcesses } from '../system/process-tree.js';
-import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
+import {
+  DEFAULT_LOG_SETTINGS,
+  LEASES,
+  type ClientMessage,
+  type SupervisorSettings,
+} from '../wire/messages.js';
 import { adoptContainers } from './container/adopt-containers.js';
 import { layout } from './container/container-paths.js';
 import type { CommandOptions, CommandProcess } from './command/command-process.js';
@@ -35,6 +40,7 @@ import type { ProcessResolvers } from './resolver/process-resolvers.js';
 import { startContainer } from './container/start-container.js';
 import { TerminalCommand } from './command/terminal-command.js';
 
+/** What the supervisor of a directory works with. */
 export interface SupervisorDeps {
   /** Absolute path of the private directory, mode 0700. */
   readonly directory: string;
@@ -48,19 +54,20 @@ export interface SupervisorDeps {
   readonly tools?: ShellTools | undefined;
   /** Group that contains the groups of all containers; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
-  /** By which processes get a resolv.conf of their own. Default: they get none. */
+  /** Gives processes a resolv.conf of their own. Default: processes read that of the machine. */
   readonly resolvers?: ProcessResolvers | undefined;
 }
 
-/** Interval of the checks of adopted processes, whose end Node.js does not report. */
-const ADOPTED_POLL_MS = 100;
+/**
+ * Interval of the checks of processes whose end Node.js does not report: adopted processes, and
+ * those whose guard was killed.
+ */
+const UNREPORTED_POLL_MS = 100;
 /**
  * Interval of the checks of processes under a guard. A guard that is stopped by a signal does not
  * report the end of its process. Also the interval of the checks of their resolv.conf.
  */
 const GUARDED_POLL_MS = 3_000;
-/** For the logs of adopted containers: no client has sent its settings yet. */
-const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 
 /** Manages all containers of one directory: starts, stops, leases, commands and removal. */
 export class Supervisor {
@@ -73,7 +80,7 @@ export class Supervisor {
   private readonly bootId = readBootId();
   private settings: SupervisorSettings | undefined;
   private commandCount = 0;
-  private adoptedPollTimer: Timer | undefined;
+  private unreportedPollTimer: Timer | undefined;
   private guardedPollTimer: Timer | undefined;
   /**
    * Ids of ended containers and commands. Each of their processes carries the id in its environment
@@ -109,7 +116,7 @@ export class Supervisor {
       clock,
       log,
       bootId,
-      settings: LOG_DEFAULTS,
+      settings: DEFAULT_LOG_SETTINGS, // no client has sent its settings yet
       onExit,
       removeGroup,
     });
@@ -121,7 +128,7 @@ export class Supervisor {
       (containerId) => this.containers.get(containerId)?.isRunning === true,
     );
     this.tryUpdateLeaseGuard();
-    this.pollAdopted();
+    this.pollUnreported();
     this.pollGuarded();
   }
 
@@ -298,7 +305,7 @@ export class Supervisor {
   /** Closes files and timers. Running processes continue, and the next supervisor adopts them. */
   close(): void {
     this.isStopping = true;
-    this.adoptedPollTimer?.cancel();
+    this.unreportedPollTimer?.cancel();
     this.guardedPollTimer?.cancel();
     for (const container of this.containers.values()) container.close();
     if (this.isIdle) this.leaseGuard?.close();
@@ -326,8 +333,7 @@ export class Supervisor {
         cgroup,
         resolvers,
         onExit: (ended) => this.onContainerExited(ended),
-        // Node.js does not report the end of a process without its guard, as of an adopted process.
-        onGuardLost: () => this.pollAdopted(),
+        onGuardLost: () => this.pollUnreported(),
       });
       this.containers.set(containerId, container);
       this.startingLeases.delete(containerId);
@@ -357,10 +363,7 @@ export class Supervisor {
   ): void {
     if (lease === undefined) return;
     if (this.leaseGuard === undefined)
-      throw new CloudlessError(
-        'unimplemented',
-        'lease: this node lacks the capability disconnect.exclusive',
-      );
+      throw new CloudlessError('unimplemented', `lease: this node lacks the capability ${LEASES}`);
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
     this.startingLeases.set(containerId, {
       ...{ containerId, endsAtUptimeSeconds, graceMs: lease.graceMs, main: undefined },
@@ -425,16 +428,16 @@ export class Supervisor {
     });
   }
 
-  private pollAdopted(): void {
-    this.adoptedPollTimer?.cancel();
-    const adopted = [...this.containers.values()].filter(
-      ({ isRunning, main }) => isRunning && main?.adopted === true,
+  private pollUnreported(): void {
+    this.unreportedPollTimer?.cancel();
+    const polled = [...this.containers.values()].filter(
+      ({ isRunning, main }) => isRunning && main?.mustPoll === true,
     );
-    for (const container of adopted) container.checkEnded();
-    this.adoptedPollTimer =
-      adopted.length === 0
+    for (const container of polled) container.checkEnded();
+    this.unreportedPollTimer =
+      polled.length === 0
         ? undefined
-        : this.deps.clock.setTimer(ADOPTED_POLL_MS, () => this.pollAdopted());
+        : this.deps.clock.setTimer(UNREPORTED_POLL_MS, () => this.pollUnreported());
   }
 
   private pollGuarded(): void {

@@ -1,12 +1,7 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-
-/**
- * Most rounds of kills where the kernel cannot kill a whole group at once. One round may not be
- * enough, because processes may fork meanwhile.
- */
-const MAX_ROUNDS = 5;
+import { killProcess, MAX_KILL_ROUNDS } from './process-reference.js';
 
 /**
  * A control group. A process stays in its group even when it changes its session or its
@@ -46,10 +41,10 @@ export class Cgroup {
    */
   kill(): void {
     if (writeQuietly(path.join(this.folder, 'cgroup.kill'), '1')) return;
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    for (let round = 0; round < MAX_KILL_ROUNDS; round += 1) {
       this.setFrozen(true);
       const pids = this.listProcesses();
-      for (const pid of pids) killQuietly(pid);
+      for (const pid of pids) killProcess(pid);
       this.setFrozen(false);
       if (pids.length === 0) return;
     }
@@ -176,13 +171,5 @@ function writeQuietly(file: string, text: string): boolean {
     return true;
   } catch {
     return false; // this kernel version has no such file, or the group was removed
-  }
-}
-
-function killQuietly(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // ended meanwhile
   }
 }

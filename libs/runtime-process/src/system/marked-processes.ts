@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { readStartToken } from '@cloudless/app-kit/background';
+import { killProcesses, MAX_KILL_ROUNDS, type ProcessReference } from './process-reference.js';
 
 /** Environment variable with the container id, which marks every process of a container. */
 export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
@@ -7,16 +8,11 @@ export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
 export const EXEC_MARK = 'CLOUDLESS_EXEC_ID';
 
 /** A process whose environment carries the mark of a container. */
-export interface MarkedProcess {
-  readonly pid: number;
-  readonly startToken: string;
+export interface MarkedProcess extends ProcessReference {
   readonly containerId: string;
   /** Undefined for a process that no command started. */
   readonly execId: string | undefined;
 }
-
-/** Most rounds of kills. One round may not be enough, because processes may fork meanwhile. */
-const MAX_ROUNDS = 5;
 
 /**
  * Finds processes by the marks in their environment. Children inherit the marks, also daemons that
@@ -43,11 +39,10 @@ export function findMarkedProcesses(): readonly MarkedProcess[] {
 
 /** Kills every marked process for which `isLeftover` returns true. */
 export function killMarkedProcesses(isLeftover: (candidate: MarkedProcess) => boolean): void {
-  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+  for (let round = 0; round < MAX_KILL_ROUNDS; round += 1) {
     const leftovers = findMarkedProcesses().filter(isLeftover);
     if (leftovers.length === 0) return;
-    for (const { pid, startToken } of leftovers)
-      if (readStartToken(pid) === startToken) killQuietly(pid);
+    killProcesses(leftovers);
   }
 }
 
@@ -58,12 +53,4 @@ function readVariable(environment: string, name: string): string | undefined {
     .split('\0')
     .find((entry) => entry.startsWith(prefix))
     ?.slice(prefix.length);
-}
-
-function killQuietly(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // ended meanwhile
-  }
 }

@@ -1,15 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { readStartToken } from '@cloudless/app-kit/background';
+import type { ProcessReference } from './process-reference.js';
 
 /** A process of this machine, as `/proc` shows it. */
-export interface TreeProcess {
-  readonly pid: number;
+export interface TreeProcess extends ProcessReference {
   /** Process id of the parent. */
   readonly parent: number;
   /** Process id of the leader of its session. */
   readonly session: number;
-  /** See {@link readStartToken}. */
-  readonly startToken: string;
 }
 
 /**
@@ -52,15 +49,4 @@ export function findRelatives(
       if (family.has(parent) || session === leader) family.add(pid);
   }
   return processes.filter(({ pid }) => family.has(pid) && pid !== leader);
-}
-
-/** Kills the given processes, unless they have ended. */
-export function killProcesses(processes: readonly TreeProcess[]): void {
-  for (const { pid, startToken } of processes) {
-    try {
-      if (readStartToken(pid) === startToken) process.kill(pid, 'SIGKILL');
-    } catch {
-      // ended meanwhile
-    }
-  }
 }

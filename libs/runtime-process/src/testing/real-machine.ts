@@ -7,6 +7,7 @@ import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { readStartToken } from '@cloudless/app-kit/background';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
+import { killProcess } from '../system/process-reference.js';
 import { bundleProgram } from './bundle-program.js';
 
 /** Command by which a spec starts a supervisor of the current source. */
@@ -93,7 +94,7 @@ export async function openRealMachine(
       // Close first: a runtime that loses its supervisor would start another one.
       for (const each of openedRuntimes) await each.close();
       await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
-      for (const pid of supervisorPids) killQuietly(pid);
+      for (const pid of supervisorPids) killProcess(pid);
       killMarkedProcesses(({ pid }) => environmentContains(pid, home));
       rmSync(home, { recursive: true, force: true });
     },
@@ -117,13 +118,5 @@ function environmentContains(pid: number, home: string): boolean {
     return readFileSync(`/proc/${pid}/environ`, 'latin1').includes(home);
   } catch {
     return false;
-  }
-}
-
-function killQuietly(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // the supervisor has ended, as expected
   }
 }

@@ -7,6 +7,7 @@ import type { TerminalSize } from '@cloudless/runtime';
  */
 export type FrameKind = 'message' | 'stdout' | 'stderr' | 'stdin' | 'stdinEnd' | 'resize';
 
+/** A part of the stream between client and supervisor. */
 export interface Frame {
   readonly kind: FrameKind;
   readonly payload: Buffer;

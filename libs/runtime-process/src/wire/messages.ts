@@ -58,6 +58,12 @@ export interface SupervisorSettings {
   readonly logFileBytes: number;
 }
 
+/** Log settings of a client that sets none, and of containers that are adopted. */
+export const DEFAULT_LOG_SETTINGS = {
+  logFiles: 4,
+  logFileBytes: 4 * 1024 * 1024,
+} as const satisfies Partial<SupervisorSettings>;
+
 /** Message of a client. The client chooses `id`, and the responses repeat it. */
 export type ClientMessage =
   /** First message. With `events`, the supervisor sends every start and exit from now on. */
@@ -129,7 +135,7 @@ export type SupervisorMessage =
       readonly protocol: number;
       readonly version: string;
       readonly pid: number;
-      /** Optional abilities of this supervisor; absent in supervisors of earlier versions. */
+      /** Optional features of this supervisor; absent in supervisors of earlier versions. */
       readonly capabilities?: readonly string[];
     }
   /** One container in the response to `list`; `done` follows. */

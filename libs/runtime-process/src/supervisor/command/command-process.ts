@@ -1,11 +1,13 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
 import { signalGroup } from '@cloudless/app-kit/background';
-import { killProcesses, readProcesses, findRelatives } from '../../system/process-tree.js';
+import { killProcesses } from '../../system/process-reference.js';
+import { findRelatives, readProcesses } from '../../system/process-tree.js';
 import type { LaunchContext } from '../process/launch-context.js';
 import type { DependentProcess } from '../container/managed-container.js';
 import type { ContainerJoin } from './command-start.js';
 
+/** A command, and what receives its output and its end. */
 export interface CommandOptions {
   readonly clock: Clock;
   /** Unique id of the command; it names the pipes of the command and marks its processes. */

@@ -12,6 +12,7 @@ import { toProcessEnd } from '../process/process-end.js';
 import { prepareCommand, type CommandStart } from './command-start.js';
 import { CommandProcess, type CommandOptions } from './command-process.js';
 
+/** Options of {@link ExecCommand.start}. */
 export interface ExecCommandOptions extends CommandOptions {
   /** Directory of the supervisor. */
   readonly directory: string;
@@ -149,6 +150,6 @@ export const MAX_COMMANDS = 64;
 export function createTooManyExecsError(): CloudlessError {
   return new CloudlessError(
     'exhausted',
-    `too many commands run on this node: at most ${MAX_COMMANDS} may run at the same time`,
+    `too many commands run on this node: at most ${MAX_COMMANDS} may run at the same time; try again when one has ended`,
   );
 }

@@ -29,13 +29,13 @@ const MIN_GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
 export class ExecSession {
   private running: { readonly command: CommandProcess; readonly release: () => void } | undefined;
   private inputBeforeStart: Buffer[] = [];
-  private inputEnded = false;
-  private closed = false;
-  private timedOut = false;
+  private hasInputEnded = false;
+  private isClosed = false;
+  private hasTimedOut = false;
   private deadline: Timer | undefined;
   /** Bytes that the client has sent and the command has not read yet. */
   private unreadBytes = 0;
-  /** Bytes that the command has read and that were not granted to the client again. */
+  /** Bytes that the command has read, and that the client may not send again yet. */
   private ungrantedBytes = 0;
 
   constructor(
@@ -54,7 +54,7 @@ export class ExecSession {
    *   {@link MAX_UNREAD_INPUT_BYTES} of input wait.
    */
   receive(kind: FrameKind, payload: Buffer): void {
-    if (this.closed) return;
+    if (this.isClosed) return;
     const command = this.running?.command;
     if (kind === 'resize') command?.resize(parseResize(payload));
     else if (kind === 'stdinEnd') this.endInput();
@@ -64,7 +64,7 @@ export class ExecSession {
 
   /** Ends the command, because its caller has gone. */
   close(): void {
-    this.closed = true;
+    this.isClosed = true;
     this.deadline?.cancel();
     this.running?.command.abandon();
   }
@@ -79,7 +79,7 @@ export class ExecSession {
   }
 
   private endInput(): void {
-    this.inputEnded = true;
+    this.hasInputEnded = true;
     this.running?.command.endInput();
   }
 
@@ -93,7 +93,7 @@ export class ExecSession {
   }
 
   private grantWindow(bytes: number): void {
-    if (this.message.windowed === true && !this.closed)
+    if (this.message.windowed === true && !this.isClosed)
       this.send({ type: 'window', id: this.message.id, bytes });
   }
 
@@ -109,14 +109,14 @@ export class ExecSession {
         onEnd: (exitCode) => this.onEnd(exitCode),
       });
       this.running = running;
-      if (this.closed) return this.close();
+      if (this.isClosed) return this.close();
       if (timeoutMs !== undefined)
         this.deadline = this.supervisor.setTimer(timeoutMs, () => this.onDeadline(running.command));
       for (const chunk of this.inputBeforeStart.splice(0)) running.command.writeInput(chunk);
-      if (this.inputEnded) running.command.endInput();
+      if (this.hasInputEnded) running.command.endInput();
       this.grantWindow(INPUT_WINDOW_BYTES);
     } catch (reason) {
-      this.closed = true;
+      this.isClosed = true;
       this.inputBeforeStart.length = 0;
       const exitCode =
         reason instanceof CommandNotStartedError ? { exitCode: reason.exitCode } : {};
@@ -132,15 +132,15 @@ export class ExecSession {
   }
 
   private onDeadline(command: CommandProcess): void {
-    this.timedOut = true;
+    this.hasTimedOut = true;
     command.kill();
   }
 
   private onEnd(exitCode: number): void {
     this.deadline?.cancel();
-    this.closed = true;
+    this.isClosed = true;
     const { id, timeoutMs } = this.message;
-    if (this.timedOut)
+    if (this.hasTimedOut)
       this.send({
         type: 'failed',
         id,

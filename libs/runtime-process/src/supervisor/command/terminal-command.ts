@@ -8,6 +8,7 @@ import { prepareCommand } from './command-start.js';
 import { loadPtyBinding, findSpawnHelper, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
 
+/** Options of {@link TerminalCommand.start}. */
 export interface TerminalCommandOptions extends CommandOptions {
   /** Size of the terminal at the start. */
   readonly tty: TerminalSize;
@@ -15,6 +16,10 @@ export interface TerminalCommandOptions extends CommandOptions {
 
 /** Character that ends the input of a terminal (Ctrl-D). */
 const END_OF_FILE = Uint8Array.of(4);
+/** The user or the group of this process. */
+const OWN_ID = -1;
+/** The input of the terminal is UTF-8. */
+const IS_UTF8 = true;
 /** Value of the variable TERM when the request sets none. */
 const DEFAULT_TERM = 'xterm';
 
@@ -45,10 +50,17 @@ export class TerminalCommand extends CommandProcess {
     const terminalContext = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
     const { file, args, env, cleanUp } = prepareCommand(command, terminalContext, execId, join);
     let started: TerminalCommand | undefined;
-    // The values -1, -1, true: keep the user and the group of this process; the input is UTF-8.
     const forked = forkTerminal(binding, command[0] ?? '', cleanUp, [
-      ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
-      ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, findSpawnHelper()] as const),
+      file,
+      args,
+      Object.entries(env).map(([name, value]) => `${name}=${value}`),
+      context.workingDir,
+      tty.columns,
+      tty.rows,
+      OWN_ID,
+      OWN_ID,
+      IS_UTF8,
+      findSpawnHelper(),
       (code, signal) => started?.onExited(signal === 0 ? code : 128 + signal),
     ]);
     const input = new TerminalInput(forked.fd, clock, options.onInputDrained);
@@ -98,6 +110,7 @@ function forkTerminal(
   }
 }
 
+/** Receives the output of a terminal, and its end. */
 interface TerminalOutputListener {
   readonly onData: (chunk: Uint8Array) => void;
   /** Called once, when no more output follows. */

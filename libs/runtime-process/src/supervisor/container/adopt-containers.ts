@@ -5,7 +5,6 @@ import type { Clock, Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { isAlive, signalGroup } from '@cloudless/app-kit/background';
-import { LogWriter } from '../../logs/log-writer.js';
 import { Cgroup } from '../../system/cgroups.js';
 import { killMarkedProcesses } from '../../system/marked-processes.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
@@ -17,6 +16,7 @@ import { readRecord, type ContainerRecord, type RecordedLease } from './containe
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
+/** What the adoption of containers works with. */
 export interface AdoptDeps {
   /** Directory of the supervisor. */
   readonly directory: string;
@@ -68,16 +68,9 @@ function adoptContainer(
   folder: string,
   deps: AdoptDeps,
 ): ManagedContainer {
-  const { clock, log, bootId, settings, onExit } = deps;
+  const { clock, log, bootId, onExit } = deps;
   let container: ManagedContainer | undefined;
-  const writer = new LogWriter({
-    directory: layout.log(folder),
-    clock,
-    log,
-    files: settings.logFiles,
-    fileBytes: settings.logFileBytes,
-  });
-  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
+  const output = ContainerOutput.open(folder, deps, () => container?.onPipeEnded());
   for (const name of readdirSync(folder))
     if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
   const containerDeps = { directory: folder, clock, log, bootId, output, onExit };

@@ -9,10 +9,9 @@ const RETRY_MS = 50;
  * for a device, which no signal interrupts.
  */
 const MAX_TRIES = 1_200;
-/**
- * Most attempts when the supervisor ends, 5 ms apart (0.2 s in total). The next supervisor removes
- * what is left.
- */
+/** Delay between attempts when the supervisor ends. */
+const CLOSE_RETRY_MS = 5;
+/** Most attempts when the supervisor ends, 0.2 s in total. The next supervisor removes the rest. */
 const MAX_CLOSE_TRIES = 40;
 
 /** The cgroups of all containers of a supervisor. */
@@ -64,7 +63,7 @@ export class ContainerCgroups {
     for (let tries = 0; tries < MAX_CLOSE_TRIES && this.parent !== undefined; tries += 1) {
       this.parent.kill();
       if (this.parent.remove()) return;
-      await sleep(this.clock, RETRY_MS / 10);
+      await sleep(this.clock, CLOSE_RETRY_MS);
     }
   }
 

@@ -1,8 +1,16 @@
 import { existsSync, rmSync } from 'node:fs';
+import type { Clock, Log } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
-import type { LogWriter } from '../../logs/log-writer.js';
+import { LogWriter } from '../../logs/log-writer.js';
+import type { SupervisorSettings } from '../../wire/messages.js';
 import { layout } from './container-paths.js';
 import { PipeReader } from './pipe-reader.js';
+
+interface OutputDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly settings: Pick<SupervisorSettings, 'logFiles' | 'logFileBytes'>;
+}
 
 /** Copies the output of a container from its two named pipes into its log. */
 export class ContainerOutput {
@@ -14,10 +22,26 @@ export class ContainerOutput {
   private resolveDrained: () => void = () => undefined;
 
   /**
+   * Opens the pipes and the log of a container; {@link start} begins to copy.
    * @param onPipeEnd - Called when the last writer has closed a pipe, which hints that the
    *   container has ended.
    */
-  constructor(
+  static open(
+    containerDirectory: string,
+    { clock, log, settings }: OutputDeps,
+    onPipeEnd: () => void,
+  ): ContainerOutput {
+    const writer = new LogWriter({
+      directory: layout.log(containerDirectory),
+      clock,
+      log,
+      files: settings.logFiles,
+      fileBytes: settings.logFileBytes,
+    });
+    return new ContainerOutput(containerDirectory, writer, onPipeEnd);
+  }
+
+  private constructor(
     containerDirectory: string,
     private readonly log: LogWriter,
     private readonly onPipeEnd: () => void,

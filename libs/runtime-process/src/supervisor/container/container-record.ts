@@ -2,7 +2,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { LaunchContext } from '../process/launch-context.js';
-import type { ProcessReference } from '../process/main-process.js';
+import type { ProcessReference } from '../../system/process-reference.js';
 
 /**
  * A lease on disk. Its end is a time since the boot of the machine, which all processes of the

@@ -31,6 +31,7 @@ import type { ContainerOutput } from './container-output.js';
 import { writeRecord, type RecordedLease } from './container-record.js';
 import { layout } from './container-paths.js';
 
+/** What a container needs from its supervisor. */
 export interface ManagedContainerDeps {
   /** Directory of the container. */
   readonly directory: string;
@@ -53,7 +54,7 @@ export interface DependentProcess {
  */
 const OUTPUT_CLOSE_MS = 250;
 
-/** Delays after which an adopted process is checked when one of its pipes has closed. */
+/** Delays after which a process that is polled is checked when one of its pipes has closed. */
 const PIPE_END_CHECKS_MS = [0, 1, 3, 10, 30];
 
 /** One container: its running main process, or the record of its end. */
@@ -149,9 +150,7 @@ export class ManagedContainer {
     return { containerId, pid: main.pid, mountNamespace, directory };
   }
 
-  /**
-   * Renews the lease. Undefined removes the lease, so that the container runs without a time limit.
-   */
+  /** Renews the lease; undefined removes the lease. Does nothing when the container has ended. */
   renew(lease: ContainerLease | undefined): void {
     if (this.isRunning) this.lease.renew(lease);
   }
@@ -235,7 +234,7 @@ export class ManagedContainer {
    */
   checkEnded(): void {
     const { main } = this;
-    if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined))
+    if (main === undefined || !this.isRunning || (!main.mustPoll && main.guard === undefined))
       return;
     const end = main.findEnd(this.deps.clock.now());
     if (end !== undefined) this.onEnded(end);
@@ -316,7 +315,7 @@ export class ManagedContainer {
    * to end.
    */
   onPipeEnded(): void {
-    if (this.isRunning && this.main?.adopted === true) {
+    if (this.isRunning && this.main?.mustPoll === true) {
       for (const delayMs of PIPE_END_CHECKS_MS)
         this.deps.clock.setTimer(delayMs, () => this.checkEnded());
     }

@@ -8,7 +8,6 @@ import {
 } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import { LogWriter } from '../../logs/log-writer.js';
 import type { Cgroup } from '../../system/cgroups.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
 import { buildEnvironment, resolveExecutable } from '../process/launch-command.js';
@@ -24,6 +23,7 @@ import type { FifoPool } from './fifo-pool.js';
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
+/** What the start of a container works with. */
 export interface StartDeps {
   /** Directory of the supervisor. */
   readonly directory: string;
@@ -36,7 +36,7 @@ export interface StartDeps {
   readonly tools?: ShellTools | undefined;
   /** The container's own cgroup, which does not exist yet; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
-  /** By which a process gets a resolv.conf of its own. Default: it gets none. */
+  /** Gives a process a resolv.conf of its own. Default: processes read that of the machine. */
   readonly resolvers?: ProcessResolvers | undefined;
   readonly onExit: (container: ManagedContainer) => void;
   /**
@@ -88,6 +88,7 @@ export async function startContainer(
   }
 }
 
+/** A container whose files exist and whose process is not started yet. */
 interface PreparedContainer {
   readonly request: ContainerRequest;
   readonly endpoints: readonly ContainerEndpoint[];
@@ -117,23 +118,20 @@ function prepareResolver(
 
 async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<ManagedContainer> {
   const { request, endpoints, context, folder } = prepared;
-  const { clock, log, settings } = deps;
-  const writer = new LogWriter({
-    directory: layout.log(folder),
-    clock,
-    log,
-    files: settings.logFiles,
-    fileBytes: settings.logFileBytes,
-  });
+  const { clock, log } = deps;
   let container: ManagedContainer | undefined;
-  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
+  const output = ContainerOutput.open(folder, deps, () => container?.onPipeEnded());
   try {
     const started = await startMainProcess(prepared, deps);
     const { main, mountNamespace, mountProblem = prepared.problem } = started;
     const { containerId, labels } = request;
     const status: ContainerStatus = {
-      ...{ containerId, labels, phase: 'running', pid: main.pid },
-      ...{ startedAtMs: started.startedAtMs, endpoints },
+      containerId,
+      labels,
+      phase: 'running',
+      pid: main.pid,
+      startedAtMs: started.startedAtMs,
+      endpoints,
       ...(mountProblem === undefined ? {} : { problems: [toDnsProblem(mountProblem)] }),
     };
     if (mountProblem !== undefined)

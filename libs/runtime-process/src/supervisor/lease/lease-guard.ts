@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { isAlive, readStartToken } from '@cloudless/app-kit/background';
+import { isAlive, readStartToken, signalGroup } from '@cloudless/app-kit/background';
 import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
-import type { ProcessReference } from '../process/main-process.js';
+import type { ProcessReference } from '../../system/process-reference.js';
 import { LEASE_GUARD_SCRIPT } from './lease-guard-script.js';
 
 /** Lease of a container for {@link LeaseGuard.update}. */
@@ -144,7 +144,9 @@ export class LeaseGuard {
       guard?.startToken ?? '-',
     ].join(' ');
     const draft = `${this.file}.new`;
-    writeFileSync(draft, `${[header, ...this.leases.map(toLine)].join('\n')}\n`, { mode: 0o600 });
+    writeFileSync(draft, `${[header, ...this.leases.map(formatLease)].join('\n')}\n`, {
+      mode: 0o600,
+    });
     renameSync(draft, this.file);
   }
 }
@@ -153,7 +155,13 @@ export class LeaseGuard {
  * Formats a line of the lease file. Times are hundredths of a second since the machine started, as
  * in `/proc/uptime`.
  */
-function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: GuardedLease): string {
+function formatLease({
+  containerId,
+  endsAtUptimeSeconds,
+  graceMs,
+  main,
+  cgroup,
+}: GuardedLease): string {
   // Rounded up: a process that is killed before its lease ends would count as crashed and be
   // restarted.
   const endsAt = Math.ceil(endsAtUptimeSeconds * 100);
@@ -188,9 +196,5 @@ function readHeader(file: string): {
 }
 
 function killGuard({ pid, startToken }: ProcessReference): void {
-  try {
-    if (isAlive(pid, startToken)) process.kill(-pid, 'SIGKILL'); // the group includes the guard's sleep
-  } catch {
-    // ended meanwhile
-  }
+  if (isAlive(pid, startToken)) signalGroup(pid, 'SIGKILL'); // the group includes the guard's sleep
 }

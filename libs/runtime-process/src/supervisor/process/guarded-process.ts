@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CloudlessError } from '@cloudless/base';
 import { readStartToken } from '@cloudless/app-kit/background';
-import type { ProcessReference } from './main-process.js';
+import type { ProcessReference } from '../../system/process-reference.js';
 
 /**
  * The script of a process guard: a shell in a session of its own that starts the launch script `$2`
@@ -15,6 +15,7 @@ set -- "$1" $?
 echo "$2" >"$1"
 exit "$2"`;
 
+/** The process of a guard, and the files between guard and supervisor. */
 export interface GuardOptions {
   readonly shell: string;
   readonly workingDir: string;

@@ -13,6 +13,7 @@ export interface ShellTools {
   readonly addedVariables: readonly string[];
 }
 
+/** What a launch script prepares and executes. */
 export interface LaunchScriptOptions {
   readonly command: readonly string[];
   readonly context: LaunchContext;

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { readStartToken } from '@cloudless/app-kit/background';
+import { killProcess } from '../../system/process-reference.js';
 import { readProcesses } from '../../system/process-tree.js';
 import { waitUntil } from '../../testing/real-machine.js';
 import { MainProcess, type MainProcessOptions } from './main-process.js';
@@ -19,7 +20,7 @@ beforeEach(() => {
   directory = mkdtempSync(path.join(tmpdir(), 'cloudless-main-process-'));
 });
 afterEach(() => {
-  for (const { pid = 0 } of children.splice(0)) killQuietly(-pid);
+  for (const { pid = 0 } of children.splice(0)) killProcess(-pid);
   rmSync(directory, { recursive: true, force: true });
 });
 
@@ -61,14 +62,6 @@ async function waitForPid(name: string): Promise<number> {
 const writePid = (name: string): string => `echo $$ > ${path.join(directory, name)}`;
 const isGone = (pid: number) => (): boolean => readStartToken(pid) === undefined;
 
-function killQuietly(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // ended already
-  }
-}
-
 describeLinux('MainProcess', () => {
   it(
     'kills the members of the process group that remain after the process has ended',
@@ -76,7 +69,7 @@ describeLinux('MainProcess', () => {
       const leader = startLeader(`sh -c '${writePid('member')}; exec sleep 3600' & sleep 3600`);
       const main = toMainProcess(leader);
       const member = await waitForPid('member');
-      killQuietly(main.pid);
+      killProcess(main.pid);
       await once(leader, 'exit');
       expect(isGone(member)()).toBe(false);
       main.killGroup();
@@ -141,7 +134,7 @@ describeLinux('MainProcess', () => {
     const leader = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
     expect(main.findEnd(0)).toBeUndefined();
-    killQuietly(main.pid);
+    killProcess(main.pid);
     await once(leader, 'exit');
     writeFileSync(path.join(directory, 'end'), '3\n');
     expect(main.findEnd(1)).toMatchObject({ exitCode: 3, reason: 'exit code 3' });
@@ -172,10 +165,10 @@ describeLinux('MainProcess', () => {
   it('switches to polling when the guard was killed, and reports an end that has happened before', async () => {
     const leader = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
-    expect(main.adopted).toBe(false);
+    expect(main.mustPoll).toBe(false);
     expect(main.onGuardEnded()).toBeUndefined();
-    expect(main.adopted).toBe(true);
-    killQuietly(main.pid);
+    expect(main.mustPoll).toBe(true);
+    killProcess(main.pid);
     await once(leader, 'exit');
     expect(main.onGuardEnded()).toMatchObject({ exitCode: -1 });
   });

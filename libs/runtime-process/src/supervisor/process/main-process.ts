@@ -1,20 +1,11 @@
 import type { ContainerSignal } from '@cloudless/runtime';
 import { isAlive, signalGroup } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../../system/cgroups.js';
-import {
-  killProcesses,
-  readProcesses,
-  findRelatives,
-  type TreeProcess,
-} from '../../system/process-tree.js';
+import { killProcesses, type ProcessReference } from '../../system/process-reference.js';
+import { findRelatives, readProcesses, type TreeProcess } from '../../system/process-tree.js';
 import { readProcessEnd, UNKNOWN_END, type ProcessEnd } from './process-end.js';
 
-/** Id and start time of a process, which distinguish it from a later process with the same id. */
-export interface ProcessReference {
-  readonly pid: number;
-  readonly startToken: string;
-}
-
+/** A started main process, and what observes and bounds it. */
 export interface MainProcessOptions extends ProcessReference {
   /**
    * Parent of the process: writes its exit status to `endFile`, then ends. Undefined where
@@ -48,23 +39,23 @@ export class MainProcess implements ProcessReference {
   readonly guard: ProcessReference | undefined;
   readonly cgroup: Cgroup | undefined;
   private readonly endFile: string;
-  private isAdopted: boolean;
+  private isPolled: boolean;
   /** Descendants of the process when it got SIGTERM or SIGKILL; only where there is no cgroup. */
   private relatives: readonly TreeProcess[] = [];
   private deadSinceMs: number | undefined;
 
-  constructor(parts: MainProcessOptions) {
-    this.pid = parts.pid;
-    this.startToken = parts.startToken;
-    this.guard = parts.guard;
-    this.cgroup = parts.cgroup;
-    this.endFile = parts.endFile;
-    this.isAdopted = parts.adopted;
+  constructor(options: MainProcessOptions) {
+    this.pid = options.pid;
+    this.startToken = options.startToken;
+    this.guard = options.guard;
+    this.cgroup = options.cgroup;
+    this.endFile = options.endFile;
+    this.isPolled = options.adopted;
   }
 
   /** True when the supervisor must poll for the end of the process. */
-  get adopted(): boolean {
-    return this.isAdopted;
+  get mustPoll(): boolean {
+    return this.isPolled;
   }
 
   get isAlive(): boolean {
@@ -130,7 +121,7 @@ export class MainProcess implements ProcessReference {
    * @returns The end of the process if it has ended.
    */
   onGuardEnded(): ProcessEnd | undefined {
-    this.isAdopted = true;
+    this.isPolled = true;
     return this.isAlive ? undefined : (readProcessEnd(this.endFile) ?? UNKNOWN_END);
   }
 

@@ -4,6 +4,7 @@ import type { Clock } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { signalGroup, readStartToken } from '@cloudless/app-kit/background';
 import type { Cgroup } from '../../system/cgroups.js';
+import { killProcess } from '../../system/process-reference.js';
 import { layout } from '../container/container-paths.js';
 import { writeRecord } from '../container/container-record.js';
 import type { OwnMounts } from '../resolver/own-mounts.js';
@@ -14,6 +15,7 @@ import { buildLaunchScript, type ShellTools } from './launch-script.js';
 import { MainProcess } from './main-process.js';
 import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js';
 
+/** The command of a container whose files exist. */
 export interface LaunchCommand {
   readonly request: Pick<ContainerRequest, 'command' | 'args'>;
   readonly context: LaunchContext;
@@ -26,6 +28,7 @@ export interface LaunchCommand {
   readonly ownMounts?: OwnMounts | undefined;
 }
 
+/** Receives the end of a main process. */
 export interface ProcessEndListener {
   readonly onEnded: (end: ProcessEnd) => void;
   /** Called when the guard was killed, while the process may still run. */
@@ -48,6 +51,7 @@ export interface StartedProcess {
   onEnd(listener: ProcessEndListener): void;
 }
 
+/** What the start of a main process works with. */
 export interface ProcessDeps {
   readonly clock: Clock;
   /** Undefined where the machine lacks a tool; processes then have no guard. */
@@ -148,9 +152,7 @@ async function startGuarded(
   }
 }
 
-/**
- * Starts the process as a child of the supervisor, without a guard.
- */
+/** Starts the process as a child of the supervisor, without a guard. */
 async function startUnguarded(
   { request, context, folder, file }: LaunchCommand,
   { clock }: ProcessDeps,
@@ -194,7 +196,7 @@ class EndNotifier {
   }
 }
 
-/** Converts the error that Node.js emits after a spawn without a process id. */
+/** Returns the error that Node.js emits after a spawn without a process id, for the caller to throw. */
 async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
   return toSpawnError(
     await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
@@ -204,9 +206,5 @@ async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string):
 
 /** Kills a process group, or the process alone when it leads no group. */
 function killGroupOrProcess(pid: number): void {
-  try {
-    if (!signalGroup(pid, 'SIGKILL')) process.kill(pid, 'SIGKILL');
-  } catch {
-    // ended meanwhile
-  }
+  if (!signalGroup(pid, 'SIGKILL')) killProcess(pid);
 }

@@ -33,7 +33,7 @@ export async function findMountTools(
     // nsenter is tried too: commands in a container enter its namespace.
     const words = [mount, '--bind', source, target].map(quoteForShell).join(' ');
     const script = `${words} && exec ${quoteForShell(nsenter)} --mount=/proc/self/ns/mnt -- ${quoteForShell(shell)} -c :`;
-    await run(unshare, [...UNSHARE_ARGUMENTS, shell, '-c', script]);
+    await runMountTool(unshare, [...UNSHARE_ARGUMENTS, shell, '-c', script]);
     return { tools };
   } catch (reason) {
     return { problem: errorMessageOf(reason) };
@@ -43,7 +43,7 @@ export async function findMountTools(
 }
 
 /** Runs a program; rejects with what the program wrote to stderr. */
-export function run(file: string, args: readonly string[]): Promise<void> {
+export function runMountTool(file: string, args: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     execFile(file, args, { env: {}, timeout: TRIAL_TIMEOUT_MS }, (failure, _stdout, stderr) => {
       if (failure === null) resolve();

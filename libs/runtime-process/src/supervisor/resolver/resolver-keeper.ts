@@ -3,7 +3,7 @@ import path from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
 import { readMountNamespace } from '../process/launch-context.js';
 import { quoteForShell } from '../process/launch-script.js';
-import { run } from './mount-tools.js';
+import { runMountTool } from './mount-tools.js';
 import type { MountTools } from './own-mounts.js';
 import {
   identifyResolverFile,
@@ -22,6 +22,7 @@ export interface ResolverHolder {
   readonly directory: string;
 }
 
+/** What {@link ResolverKeeper} works with. */
 export interface ResolverKeeperDeps {
   readonly tools: MountTools;
   readonly shell: string;
@@ -78,7 +79,7 @@ export class ResolverKeeper {
         return `[ ${from} -ef ${to} ] || ${quoteForShell(tools.mount)} --bind ${from} ${to} || exit`;
       });
       const entry = [`--mount=/proc/${pid}/ns/mnt`, '--', shell, '-c'];
-      await run(tools.nsenter, [...entry, [...lines, ':'].join('\n')]);
+      await runMountTool(tools.nsenter, [...entry, [...lines, ':'].join('\n')]);
       this.failed.delete(containerId);
       log.info('resolver of a container mounted again', { containerId });
     } catch (reason) {

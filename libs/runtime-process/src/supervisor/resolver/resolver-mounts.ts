@@ -6,7 +6,7 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import type { BindMount } from './own-mounts.js';
 import { toResolverText, type DnsSettings } from './resolver-text.js';
 
-/** Where the resolver of the machine is configured. Specs use other paths. */
+/** Where the resolver of the machine is configured. */
 export interface ResolverPaths {
   /** The file that the C library reads. It may be a symbolic link. */
   readonly file: string;
@@ -14,6 +14,7 @@ export interface ResolverPaths {
   readonly resolvedDirectory: string;
 }
 
+/** Paths of the machine. */
 export const RESOLVER_PATHS: ResolverPaths = {
   file: '/etc/resolv.conf',
   resolvedDirectory: '/run/systemd/resolve',

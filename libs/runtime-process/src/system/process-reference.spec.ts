@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
 import { isAlive, readStartToken } from '@cloudless/app-kit/background';
 import { waitUntil } from '../testing/real-machine.js';
-import { killProcesses } from './process-tree.js';
+import { killProcesses } from './process-reference.js';
 
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
@@ -28,8 +28,7 @@ describeLinux('readStartToken', () => {
 describeLinux('killProcesses', () => {
   it('does not kill a later process with the same id', async () => {
     const child = spawn('sleep', ['3600']);
-    const process = { pid: child.pid ?? 0, parent: 1, session: 1, startToken: 'earlier' };
-    killProcesses([process]);
+    killProcesses([{ pid: child.pid ?? 0, startToken: 'earlier' }]);
     const ended = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
     child.kill('SIGTERM');
     expect(await ended).toBe('SIGTERM');
