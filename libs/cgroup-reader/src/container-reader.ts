@@ -17,6 +17,7 @@ import {
 } from './container-groups.js';
 import { MAX_FILE_BYTES, hostFiles, type StatisticsFiles } from './file-system.js';
 
+/** Arguments of {@link createContainerReader}. */
 export interface ContainerReaderOptions {
   readonly clock: Clock;
   /** Default: the files of this machine. */

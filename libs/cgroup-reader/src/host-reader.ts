@@ -10,9 +10,10 @@ import {
   type CpuSample,
   type PressureConditions,
 } from '@cloudless/cgroup-stats';
-import { openGroupFiles, parseIfPresent, type GroupFiles } from './group-files.js';
+import { openOwnGroups, parseIfPresent, type OwnGroups } from './own-groups.js';
 import { thisMachine, type HostMachine } from './host-machine.js';
 
+/** Arguments of {@link createHostReader}. */
 export interface HostReaderOptions {
   readonly clock: Clock;
   /** Directory whose file system is the node's storage. It need not exist yet. */
@@ -96,8 +97,8 @@ export function createHostReader(options: HostReaderOptions): HostReader {
   let lastCpu: SourcedSample | undefined;
   let lastConditions: PressureConditions | undefined;
 
-  const readSurvey = async (): Promise<Survey> => {
-    const groups = await openGroupFiles(procRoot, sysRoot);
+  const readAll = async (): Promise<Reading> => {
+    const groups = await openOwnGroups(procRoot, sysRoot);
     const [quota, limit] = [await groups.cpuQuota(), await groups.memoryLimit()];
     const meminfo = await parseIfPresent(join(procRoot, 'meminfo'), parseMeminfo);
     const allowedCpus = await parseIfPresent(join(procRoot, 'self/status'), parseCpusAllowed);
@@ -125,7 +126,7 @@ export function createHostReader(options: HostReaderOptions): HostReader {
     };
   };
 
-  const sampleCpu = async ({ groups, cpuGroup }: Survey): Promise<SourcedSample> => {
+  const sampleCpu = async ({ groups, cpuGroup }: Reading): Promise<SourcedSample> => {
     const groupUsage = cpuGroup && (await groups.cpuUsageNsec(cpuGroup));
     if (cpuGroup === undefined || groupUsage === undefined) {
       return { source: MACHINE, usageNsec: machine.cpuBusyNsec(), atMs: clock.now() };
@@ -135,27 +136,27 @@ export function createHostReader(options: HostReaderOptions): HostReader {
 
   return {
     async readCapacity() {
-      const { capacity, disk, groups } = await readSurvey();
+      const { capacity, disk, groups } = await readAll();
       const { cpuMillis, memoryBytes } = capacity;
       return { cpuMillis, memoryBytes, storageBytes: disk.totalBytes, cgroupLayout: groups.layout };
     },
     async readUsage() {
-      const survey = await readSurvey();
-      const sample = await sampleCpu(survey);
+      const reading = await readAll();
+      const sample = await sampleCpu(reading);
       const previous = lastCpu;
       lastCpu = sample;
       // Counters of different groups are not comparable.
       const cpuMillis =
         previous?.source === sample.source ? cpuMillisBetween(previous, sample) : undefined;
-      const { usedBytes, usedInodes, totalInodes } = survey.disk;
-      return {
-        ...(cpuMillis === undefined ? {} : { cpuMillis }),
-        ...{ memoryBytes: survey.memoryUsedBytes, storageBytes: usedBytes },
+      const { usedBytes, usedInodes, totalInodes } = reading.disk;
+      const usage = {
+        ...{ memoryBytes: reading.memoryUsedBytes, storageBytes: usedBytes },
         inodes: { used: usedInodes, total: totalInodes },
       };
+      return cpuMillis === undefined ? usage : { cpuMillis, ...usage };
     },
     async readConditions() {
-      const { capacity, excludesReclaimable, memoryUsedBytes, disk } = await readSurvey();
+      const { capacity, excludesReclaimable, memoryUsedBytes, disk } = await readAll();
       const memoryTotalBytes = excludesReclaimable ? capacity.memoryBytes : 0;
       const input = {
         memoryUsedBytes,
@@ -171,11 +172,11 @@ export function createHostReader(options: HostReaderOptions): HostReader {
 }
 
 /** Values of one reading of all files. */
-interface Survey {
-  readonly groups: GroupFiles;
+interface Reading {
+  readonly groups: OwnGroups;
   readonly capacity: ReturnType<typeof computeCapacity>;
   /** Group that sets the CPU quota; undefined for the whole machine. */
-  readonly cpuGroup: Awaited<ReturnType<GroupFiles['cpuQuota']>>;
+  readonly cpuGroup: Awaited<ReturnType<OwnGroups['cpuQuota']>>;
   /** True when `memoryUsedBytes` excludes reclaimable memory, as memory pressure requires. */
   readonly excludesReclaimable: boolean;
   readonly memoryUsedBytes: number;

@@ -10,6 +10,7 @@ import {
 } from '@cloudless/cgroup-stats';
 import { MAX_FILE_BYTES, hostFiles, type ProcessFiles } from './file-system.js';
 
+/** Arguments of {@link createProcessReader}. */
 export interface ProcessReaderOptions {
   readonly clock: Clock;
   /** Default: the files of this machine. */

@@ -27,8 +27,8 @@ export { parseNetDev } from './parsers/network.js';
 export type { NetworkUse } from './parsers/network.js';
 export { parsePressure } from './parsers/pressure.js';
 export type { Pressure, Stall } from './parsers/pressure.js';
-export { parseLoadavg, parseProcStat } from './parsers/proc-stat.js';
-export type { LoadAverage, ProcStat } from './parsers/proc-stat.js';
+export { parseProcStat } from './parsers/proc-stat.js';
+export type { ProcStat } from './parsers/proc-stat.js';
 export {
   detectCgroupLayout,
   findGroupDirectory,

@@ -1,6 +1,7 @@
 import type { LogFields } from '@cloudless/base';
 import { redactText, toSafeFields } from './safe-fields.js';
 
+/** Severity of a log line, the most severe first. */
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 
 /** One log line before formatting. */

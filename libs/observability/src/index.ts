@@ -13,4 +13,3 @@ export { noTracing, startTracing } from './tracing.js';
 export type { Tracing, TracingOptions } from './tracing.js';
 export { startLoopLagMeter } from './loop-lag.js';
 export type { LoopLagMeter } from './loop-lag.js';
-export { REDACTED, toSafeFields } from './safe-fields.js';

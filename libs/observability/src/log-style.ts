@@ -1,5 +1,6 @@
-/** Values of the setting `--log-format`. `auto`: `pretty` on a terminal, otherwise `json`. */
+/** Values of the setting `--log-format`. */
 export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
+/** `json`; `pretty`; `auto`, which is `pretty` on a terminal and otherwise `json`. */
 export type LogFormat = (typeof LOG_FORMATS)[number];
 
 /** How log lines are written. */

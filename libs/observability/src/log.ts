@@ -6,6 +6,7 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import type { LogStyle } from './log-style.js';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 
+/** What a log writes, and where. */
 export interface LogOptions {
   /** Least severe level that is written. */
   readonly level: LogLevel;
@@ -171,9 +172,7 @@ function createFileTransport(file: string): winston.transport {
     throw new CloudlessError(
       'precondition',
       `cannot write the log file ${file}; choose another file or make its directory writable`,
-      {
-        cause,
-      },
+      { cause },
     );
   }
   const options = { flags: 'a', mode: 0o600 };

@@ -44,11 +44,11 @@ export function startLoopLagMeter(clock: Clock, metrics?: Metrics): LoopLagMeter
 
 function startMeter(clock: Clock): LoopLagMeter {
   let maxMs = 0;
-  let dueAt = 0;
-  let closed = false;
-  const updateMax = (): void => void (maxMs = Math.max(maxMs, clock.now() - dueAt));
+  let dueAtMs = 0;
+  let isClosed = false;
+  const updateMax = (): void => void (maxMs = Math.max(maxMs, clock.now() - dueAtMs));
   const scheduleSample = () => {
-    dueAt = clock.now() + SAMPLE_MS;
+    dueAtMs = clock.now() + SAMPLE_MS;
     return clock.setTimer(SAMPLE_MS, () => {
       updateMax();
       timer = scheduleSample();
@@ -57,16 +57,16 @@ function startMeter(clock: Clock): LoopLagMeter {
   let timer = scheduleSample();
   return {
     takeMaxMs: () => {
-      if (closed) return 0;
+      if (isClosed) return 0;
       updateMax();
       const taken = maxMs;
       maxMs = 0;
       // A delay that was returned is not counted again when the late timer fires.
-      dueAt = Math.max(dueAt, clock.now());
+      dueAtMs = Math.max(dueAtMs, clock.now());
       return taken;
     },
     close: () => {
-      closed = true;
+      isClosed = true;
       timer.cancel();
     },
   };

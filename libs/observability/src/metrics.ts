@@ -18,6 +18,7 @@ export interface RegisteredMetric extends MetricSpec {
   readonly kind: 'counter' | 'gauge' | 'histogram';
 }
 
+/** Which metrics of its own a registry has. */
 export interface MetricsOptions {
   /** Adds CPU, memory, file descriptors and garbage collection of this process; default false. */
   readonly process?: boolean;
@@ -74,13 +75,13 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   };
   const createSeriesLimit = ({ name, labels: names = [] }: MetricSpec): SeriesLimit => {
     const labelSets = new SeriesTable<true>(names);
-    const accept = (labels: Labels): boolean => {
+    const fits = (labels: Labels): boolean => {
       if (labelSets.get(labels) === true) return true;
       if (labelSets.size < MAX_SERIES) labelSets.set(labels, true);
       else droppedSamples.inc({ metric: name });
       return labelSets.get(labels) === true;
     };
-    return { fits: accept, forget: (labels) => labelSets.delete(labels) };
+    return { fits, forget: (labels) => labelSets.delete(labels) };
   };
 
   return {
@@ -168,7 +169,7 @@ function createCounter(spec: MetricSpec, registry: prom.Registry, limit: SeriesL
 
 /** Bounds the label sets of one metric. */
 interface SeriesLimit {
-  /** Returns false for a new label set beyond the limit. */
+  /** Counts a new label set. Returns false for a new label set beyond the limit. */
   fits(labels: Labels): boolean;
   forget(labels: Labels): void;
 }

@@ -17,10 +17,7 @@ import {
 
 /** Work on an object within this time after a request belongs to the trace of the request. */
 const MARK_MS = 60_000;
-/**
- * Limit of markedContext objects; the mark of the object that was markedContext longest ago is
- * removed first.
- */
+/** Limit of marked objects; the oldest mark is removed first. */
 const MAX_MARKS = 1_000;
 
 /**

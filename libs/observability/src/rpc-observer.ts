@@ -14,7 +14,9 @@ import {
   type Log,
   type Meter,
 } from '@cloudless/base';
+import { onStreamEnd } from './on-stream-end.js';
 
+/** What {@link createRpcObserver} works with. */
 export interface RpcObserverOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -132,40 +134,5 @@ function describeCall(request: UnaryRequest | StreamRequest, address: string | u
     ...(address === undefined || address === '' ? {} : { address }),
     ...(requestId === '' ? {} : { requestId }),
     ...(traceId === '' ? {} : { traceId }),
-  };
-}
-
-/**
- * Returns the same items. Calls `onEnd` once: when the items end or fail, or their reader leaves.
- */
-function onStreamEnd<Item>(
-  items: AsyncIterable<Item>,
-  onEnd: (failure: { readonly reason: unknown } | undefined) => void,
-): AsyncIterable<Item> {
-  let hasEnded = false;
-  const callOnEnd = (failure?: { readonly reason: unknown }): void => {
-    if (!hasEnded) onEnd(failure);
-    hasEnded = true;
-  };
-  return {
-    [Symbol.asyncIterator]: () => {
-      const iterator = items[Symbol.asyncIterator]();
-      return {
-        next: async () => {
-          try {
-            const result = await iterator.next();
-            if (result.done === true) callOnEnd();
-            return result;
-          } catch (reason) {
-            callOnEnd({ reason });
-            throw reason;
-          }
-        },
-        return: async (value?: unknown) => {
-          callOnEnd();
-          return (await iterator.return?.(value)) ?? { done: true, value };
-        },
-      };
-    },
   };
 }

@@ -17,9 +17,9 @@ const MAX_QUEUE = 2_048;
 const BATCH_SIZE = 512;
 /** Delay before queued spans are sent. */
 const EXPORT_INTERVAL_MS = 1_000;
-/** Time timeout of one request; the spans of a slower request are lost. */
+/** Timeout of one request; the spans of a slower request are lost. */
 const EXPORT_TIMEOUT_MS = 5_000;
-/** Time timeout of the last export at close. Spans that are not sent by then are lost. */
+/** Timeout of the last export at close. Spans that are not sent by then are lost. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
 /**

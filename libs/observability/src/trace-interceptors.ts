@@ -17,6 +17,7 @@ import {
 } from '@opentelemetry/api';
 import { formatCode } from '@cloudless/api';
 import { endSpan } from './object-tracer.js';
+import { onStreamEnd } from './on-stream-end.js';
 
 /**
  * RPCs of agents that stay open while the node is connected, or that are made all the time. Their
@@ -84,43 +85,16 @@ async function runInSpan<Response extends { readonly stream: boolean; readonly m
       endSpan(span);
       return response;
     }
-    return {
-      ...response,
-      message: traceStream(response.message as AsyncIterable<unknown>, span, contextWithSpan),
-    };
+    const message = onStreamEnd(
+      response.message as AsyncIterable<unknown>,
+      (failure) => (failure === undefined ? endSpan(span) : endWithFailure(span, failure.reason)),
+      (next) => context.with(contextWithSpan, next),
+    );
+    return { ...response, message };
   } catch (reason) {
     endWithFailure(span, reason);
     throw reason;
   }
-}
-
-/** Returns the same items, and ends the span when the items end, fail or are no longer read. */
-function traceStream<Item>(
-  items: AsyncIterable<Item>,
-  span: Span,
-  contextWithSpan: Context,
-): AsyncIterable<Item> {
-  return {
-    [Symbol.asyncIterator]: () => {
-      const iterator = items[Symbol.asyncIterator]();
-      return {
-        next: async () => {
-          try {
-            const result = await context.with(contextWithSpan, () => iterator.next());
-            if (result.done === true) endSpan(span);
-            return result;
-          } catch (reason) {
-            endWithFailure(span, reason);
-            throw reason;
-          }
-        },
-        return: async (value?: unknown) => {
-          endSpan(span);
-          return (await iterator.return?.(value)) ?? { done: true, value };
-        },
-      };
-    },
-  };
 }
 
 function endWithFailure(span: Span, reason: unknown): void {

@@ -10,6 +10,7 @@ import {
   type Tracer,
 } from '@cloudless/base';
 
+/** The program whose traces are exported, and their receiver. */
 export interface TracingOptions {
   /**
    * Base URL of an OTLP receiver for HTTP with protobuf, such as `http://127.0.0.1:4318`.

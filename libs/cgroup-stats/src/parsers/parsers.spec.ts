@@ -14,7 +14,6 @@ const {
   parseCpusAllowed,
   parseIoStat,
   parseLimit,
-  parseLoadavg,
   parseMeminfo,
   parseMemoryStat,
   parseNetDev,
@@ -357,11 +356,6 @@ describe('parsers', () => {
       parse: () => parseProcIo(PROC_IO),
       expected: { readBytes: 4_096n, writeBytes: 8_192n },
     },
-    {
-      name: '/proc/loadavg',
-      parse: () => parseLoadavg('0.10 0.05 12.05 1/86 3790\n'),
-      expected: { oneMinute: 0.1, fiveMinutes: 0.05, fifteenMinutes: 12.05 },
-    },
   ])('return the expected value for $name', ({ parse, expected }) =>
     expect(parse()).toEqual(expected),
   );
@@ -591,12 +585,6 @@ describe('parsers', () => {
       file: '/proc/<pid>/stat',
       line: 1,
     },
-    {
-      name: 'a load of two numbers',
-      parse: () => parseLoadavg('0.1 0.2'),
-      file: '/proc/loadavg',
-      line: 1,
-    },
   ])(
     'throw MalformedCgroupFileError with $file and line $line for $name',
     ({ parse, file, line }) => {
@@ -628,7 +616,6 @@ describe('parsers', () => {
     ['parseProcStat', parseProcStat, STAT],
     ['parseProcMemory', parseProcMemory, PROC_MEMORY],
     ['parseProcIo', parseProcIo, PROC_IO],
-    ['parseLoadavg', parseLoadavg, '0.00 0.05 0.05 1/86 3790\n'],
     ['parseProcCgroup', stats.parseProcCgroup, '4:memory:/a\n0::/\n'],
     [
       'parseCgroupMounts',

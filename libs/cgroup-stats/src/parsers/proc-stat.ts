@@ -1,4 +1,4 @@
-import { parseSingle, parseWhole } from './lines.js';
+import { parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
@@ -68,29 +68,3 @@ export function parseProcStat(text: string): ProcStat {
 }
 
 const FILE = '/proc/<pid>/stat';
-
-/** Average number of runnable tasks over 1, 5 and 15 minutes. */
-export interface LoadAverage {
-  readonly oneMinute: number;
-  readonly fiveMinutes: number;
-  readonly fifteenMinutes: number;
-}
-
-/**
- * Parses `/proc/loadavg`.
- * @throws {@link MalformedCgroupFileError}
- */
-export function parseLoadavg(text: string): LoadAverage {
-  const fields = parseSingle('/proc/loadavg', text).split(/\s+/, 3);
-  const [oneMinute = NaN, fiveMinutes = NaN, fifteenMinutes = NaN] = fields.map((field) =>
-    /^\d{1,9}\.\d{1,9}$/.test(field) ? Number(field) : NaN,
-  );
-  if (Number.isNaN(oneMinute + fiveMinutes + fifteenMinutes)) {
-    throw new MalformedCgroupFileError(
-      '/proc/loadavg',
-      1,
-      'it does not begin with three decimal numbers',
-    );
-  }
-  return { oneMinute, fiveMinutes, fifteenMinutes };
-}

@@ -139,7 +139,7 @@ const NSEC_PER_TICK = 10_000_000n;
 
 function sumMemory(memories: readonly ProcMemory[]): MemoryUse {
   const total = (of: (memory: ProcMemory) => number | undefined): number =>
-    memories.reduce((sofar, memory) => sofar + (of(memory) ?? 0), 0);
+    memories.reduce((soFar, memory) => soFar + (of(memory) ?? 0), 0);
   const usageBytes = total(({ residentBytes }) => residentBytes);
   const hasKinds = memories.some(({ fileBytes }) => fileBytes !== undefined);
   return {
@@ -172,9 +172,9 @@ function sumIo(processes: readonly ProcessTexts[]): IoUse | undefined {
 }
 
 const sumThreads = (memories: readonly ProcMemory[]): PidsUse => ({
-  current: memories.reduce((sofar, { threads }) => sofar + threads, 0),
+  current: memories.reduce((soFar, { threads }) => soFar + threads, 0),
 });
 
 function sum<Item>(items: readonly Item[], of: (item: Item) => bigint): bigint {
-  return items.reduce((sofar, item) => sofar + of(item), 0n);
+  return items.reduce((soFar, item) => soFar + of(item), 0n);
 }

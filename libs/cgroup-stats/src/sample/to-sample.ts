@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { parseAmount, parseCounter, parseLimit } from '../parsers/amounts.js';
 import { quotaToMillis } from '../capacity.js';
 import {
@@ -65,13 +66,14 @@ export function toSample(
 
 /** Returns the origin of the counters by the versions of the groups that have files. */
 function detectOrigin(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
-  const nonEmpty = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
-  const [v1, v2] = [
-    nonEmpty.some(({ version }) => version === 1),
-    nonEmpty.some(({ version }) => version === 2),
-  ];
-  if (v1 && v2) return { origin: 'hybrid' };
-  return v1 || v2 ? { origin: v1 ? 'v1' : 'v2' } : {};
+  const versions = new Set(
+    Object.values(groups).flatMap(({ version, texts }) =>
+      Object.keys(texts).length > 0 ? [version] : [],
+    ),
+  );
+  if (versions.size > 1) return { origin: 'hybrid' };
+  const [version] = versions;
+  return version === undefined ? {} : { origin: version === 1 ? 'v1' : 'v2' };
 }
 
 /**
@@ -83,21 +85,19 @@ function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undef
   const stat =
     accountedCpu ?? readGroup(unified).parse('cpu.stat', (_, text) => parseCpuStat(text));
   if (stat === undefined) return undefined;
+  const { throttling: v2Throttling, ...time } = stat;
   const files = readGroup(cpu);
   const throttling =
     cpu?.version === 1
       ? files.parse('cpu.stat', (_, text) => parseCpuThrottling(text))
-      : stat.throttling;
+      : v2Throttling;
   const period = files.parse('cpu.cfs_period_us', (_, text) => text);
   const quota =
     period === undefined
       ? files.parse('cpu.max', (_, text) => parseCpuMax(text))
       : files.parse('cpu.cfs_quota_us', (_, text) => parseCfsQuota(text, period));
-  return withoutUndefined({
-    ...stat,
-    throttling,
-    limitMillis: quota === undefined ? undefined : quotaToMillis(quota),
-  });
+  const limitMillis = quota === undefined ? undefined : quotaToMillis(quota);
+  return { ...time, ...definedFields({ throttling, limitMillis }) };
 }
 
 /** Reads the CPU time from `cpuacct` of v1; undefined without its group. */
@@ -106,7 +106,7 @@ function toAccountedCpu(files: GroupReading): CpuStat | undefined {
   if (usage === undefined) return undefined;
   const userNsec = files.parse('cpuacct.usage_user', parseCounter);
   const systemNsec = files.parse('cpuacct.usage_sys', parseCounter);
-  return withoutUndefined({ ...usage, userNsec, systemNsec });
+  return { ...usage, ...definedFields({ userNsec, systemNsec }) };
 }
 
 function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
@@ -116,20 +116,23 @@ function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
   if (usageBytes === undefined) return undefined;
   const limitBytes = files.parse(isV1 ? 'memory.limit_in_bytes' : 'memory.max', parseLimit);
   const stat = files.parse('memory.stat', (_, text) => parseMemoryStat(text));
-  return withoutUndefined({
+  const swap = isV1
+    ? computeV1Swap(files, usageBytes, limitBytes, stat?.swapBytes)
+    : {
+        swapBytes: files.parse('memory.swap.current', parseAmount),
+        swapLimitBytes: files.parse('memory.swap.max', parseLimit),
+      };
+  return {
     usageBytes,
-    workingSetBytes: stat === undefined ? undefined : workingSetBytes(usageBytes, stat),
-    limitBytes,
-    peakBytes: files.parse(isV1 ? 'memory.max_usage_in_bytes' : 'memory.peak', parseAmount),
-    fileBytes: stat?.fileBytes,
-    anonBytes: stat?.anonBytes,
-    ...(isV1
-      ? computeV1Swap(files, usageBytes, limitBytes, stat?.swapBytes)
-      : {
-          swapBytes: files.parse('memory.swap.current', parseAmount),
-          swapLimitBytes: files.parse('memory.swap.max', parseLimit),
-        }),
-  });
+    ...definedFields({
+      workingSetBytes: stat === undefined ? undefined : workingSetBytes(usageBytes, stat),
+      limitBytes,
+      peakBytes: files.parse(isV1 ? 'memory.max_usage_in_bytes' : 'memory.peak', parseAmount),
+      fileBytes: stat?.fileBytes,
+      anonBytes: stat?.anonBytes,
+      ...swap,
+    }),
+  };
 }
 
 /**
@@ -178,12 +181,12 @@ function toPids(group: GroupTexts | undefined): PidsUse | undefined {
   const current = files.parse('pids.current', parseAmount);
   return current === undefined
     ? undefined
-    : withoutUndefined({ current, limit: files.parse('pids.max', parseLimit) });
+    : { current, ...definedFields({ limit: files.parse('pids.max', parseLimit) }) };
 }
 
 function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
   const files = readGroup(group);
-  const pressure: PressureUse = withoutUndefined({
+  const pressure: PressureUse = definedFields({
     cpu: files.parse('cpu.pressure', parsePressure),
     memory: files.parse('memory.pressure', parsePressure),
     io: files.parse('io.pressure', parsePressure),
@@ -203,19 +206,3 @@ const readGroup = (group: GroupTexts | undefined): GroupReading => ({
     return text === undefined ? undefined : parser(name, text);
   },
 });
-
-type Defined<Fields> = {
-  [Key in keyof Fields as undefined extends Fields[Key] ? never : Key]: Fields[Key];
-} & {
-  [Key in keyof Fields as undefined extends Fields[Key] ? Key : never]?: Exclude<
-    Fields[Key],
-    undefined
-  >;
-};
-
-/** Removes fields with the value undefined. */
-function withoutUndefined<Fields extends object>(fields: Fields): Defined<Fields> {
-  return Object.fromEntries(
-    Object.entries(fields).filter(([, value]) => value !== undefined),
-  ) as Defined<Fields>;
-}

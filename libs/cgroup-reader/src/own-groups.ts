@@ -19,7 +19,7 @@ import {
 } from '@cloudless/cgroup-stats';
 import { MAX_MOUNTINFO_BYTES, hostFiles } from './file-system.js';
 
-/** A limit, and the group that sets it: this process's group or an ancestor. */
+/** A limit, and the group that sets it: the group of this process or an ancestor. */
 export interface GroupLimit<Limit> {
   readonly limit: Limit;
   readonly version: 1 | 2;
@@ -30,7 +30,7 @@ export interface GroupLimit<Limit> {
  * Limits and use of the groups of this process. Methods resolve with undefined when the kernel does
  * not have the file, and reject with MalformedCgroupFileError when a file is malformed.
  */
-export interface GroupFiles {
+export interface OwnGroups {
   readonly layout: CgroupLayout;
   /** Returns the lowest quota among the group and its ancestors; undefined when there is none. */
   cpuQuota(): Promise<GroupLimit<CpuQuota> | undefined>;
@@ -53,7 +53,7 @@ export interface GroupFiles {
  * @param procRoot - Mount point of `proc`.
  * @param sysRoot - Mount point of `sysfs`.
  */
-export async function openGroupFiles(procRoot: string, sysRoot: string): Promise<GroupFiles> {
+export async function openOwnGroups(procRoot: string, sysRoot: string): Promise<OwnGroups> {
   const mounts = parseCgroupMounts(
     (await readTextIfPresent(join(procRoot, 'self/mountinfo'))) ?? '',
   );
@@ -138,7 +138,7 @@ const replaceSysRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 
 /** Returns the content of a file; undefined when it does not exist. */
-export const readTextIfPresent = (path: string): Promise<string | undefined> =>
+const readTextIfPresent = (path: string): Promise<string | undefined> =>
   hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
 
 /** Returns the parsed content of a file; undefined when it does not exist. */
