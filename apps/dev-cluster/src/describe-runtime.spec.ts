@@ -10,7 +10,7 @@ describe('describeRuntime', () => {
     },
     {
       name: 'agents that found no container runtime',
-      containers: { why: 'no container runtime was found at /run/crio/crio.sock' },
+      containers: { reason: 'no container runtime was found at /run/crio/crio.sock' },
       chosen: 'auto',
       text:
         'processes; containers are not used: no container runtime was found at /run/crio/crio.sock; ' +
@@ -18,7 +18,7 @@ describe('describeRuntime', () => {
     },
     {
       name: '--runtime process',
-      containers: { why: 'runtime is process' },
+      containers: { reason: 'runtime is process' },
       chosen: 'process',
       text: 'processes; containers are off because of --runtime process',
     },

@@ -10,5 +10,5 @@ const SETUP = '`sudo node tools/containers/setup.mjs install` installs one';
 export function describeRuntime(containers: ContainerSupport, chosen: string): string {
   if ('runtime' in containers) return `processes, and containers by ${containers.runtime}`;
   if (chosen === 'process') return 'processes; containers are off because of --runtime process';
-  return `processes; containers are not used: ${containers.why}; ${SETUP}`;
+  return `processes; containers are not used: ${containers.reason}; ${SETUP}`;
 }

@@ -25,12 +25,12 @@ export interface DevClusterOptions {
    */
   readonly runtime: string;
   readonly criSocket?: string;
-  /** Runs for each log line of a program. */
+  /** Called for each log line of a program. */
   readonly onLine: (name: string, line: string) => void;
-  /** Runs when an agent has ended unexpectedly and is restarted, as a service manager would do. */
+  /** Called when an agent has ended unexpectedly and is restarted, as a service manager would do. */
   readonly onRestart: (name: string) => void;
   /**
-   * Runs every 10 s while the cluster starts, with the programs that are not ready and the time
+   * Called every 10 s while the cluster starts, with the programs that are not ready and the time
    * since the start.
    */
   readonly onWaiting: (names: readonly string[], elapsedMs: number) => void;
@@ -42,7 +42,7 @@ export interface DevCluster {
   /** Base URL of the API. */
   readonly url: string;
   readonly opsUrl: string;
-  /** How users and agents get in; undefined: everyone on this machine may, in plaintext. */
+  /** Credentials of users and agents; undefined: every client on this machine, in plaintext. */
   readonly access: SecureAccess | undefined;
   /** Names of the nodes, and addresses of the agents' APIs. */
   readonly agents: readonly {
@@ -59,10 +59,10 @@ export interface DevCluster {
 }
 
 /**
- * `runtime`: such as `containerd 1.6.20 at /run/containerd/containerd.sock`. `why`: why there is
- * none.
+ * `runtime`: such as `containerd 1.6.20 at /run/containerd/containerd.sock`. `reason`: why
+ * there is none.
  */
-export type ContainerSupport = { readonly runtime: string } | { readonly why: string };
+export type ContainerSupport = { readonly runtime: string } | { readonly reason: string };
 
 /**
  * A start takes seconds. A minute or more is normal on a busy machine; more than this means that
@@ -92,7 +92,7 @@ export async function startDevCluster(
 ): Promise<DevCluster> {
   const children = new Map<string, ProgramProcess>();
   const starting = new Set<string>();
-  let stopping = false;
+  let isStopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
   failed.catch(() => undefined);
@@ -101,7 +101,7 @@ export async function startDevCluster(
     program: 'coordinator' | 'agent',
     args: readonly string[],
   ): Promise<ReadyFields> => {
-    if (stopping) throw new StoppedError();
+    if (isStopping) throw new StoppedError();
     const child = ProgramProcess.start({
       name,
       program,
@@ -131,7 +131,7 @@ export async function startDevCluster(
       );
     });
     void child.exited.then(() => {
-      if (stopping) return;
+      if (isStopping) return;
       if (program === 'coordinator')
         return fail(new CloudlessError('unavailable', child.describeFailure('has ended')));
       options.onRestart(name);
@@ -140,7 +140,7 @@ export async function startDevCluster(
     return ready;
   };
   const stop = async (): Promise<void> => {
-    stopping = true;
+    isStopping = true;
     const agents = [...children].filter(([name]) => name !== COORDINATOR);
     await Promise.all(agents.map(([, agent]) => agent.stop()));
     await children.get(COORDINATOR)?.stop();
@@ -171,13 +171,13 @@ export async function startDevCluster(
         return {
           name,
           zone,
-          // a node that has not joined yet does not serve
+          // A node that has not joined yet does not serve.
           address: String(ready['address'] ?? describeAddress(options, index)),
           containers: getContainerSupport(ready),
         };
       }),
     );
-    const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
+    const [{ containers } = { containers: { reason: 'there is no agent' } }] = agents;
     return { url: String(url), opsUrl: String(opsUrl), access, agents, containers, failed, stop };
   };
   const notice = startWaitingNotices(() => [...starting], options.onWaiting);
@@ -246,5 +246,5 @@ function rejectOnAbort(signal: AbortSignal): Promise<never> {
 function getContainerSupport({ containerRuntime, containers }: ReadyFields): ContainerSupport {
   return typeof containerRuntime === 'string'
     ? { runtime: containerRuntime }
-    : { why: String(containers ?? 'not known') };
+    : { reason: String(containers ?? 'not known') };
 }

@@ -193,7 +193,7 @@ function formatExport(url: string, access: SecureAccess | undefined): string {
   return url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`;
 }
 
-/** Returns the begin of a command that calls the API. The token is in no argument list. */
+/** Returns the beginning of a command that calls the API. The token is in no argument list. */
 function formatCurl(access: SecureAccess | undefined): string {
   if (access === undefined) return 'curl -s';
   const token = `oauth2-bearer = $(cat ${quote(access.adminTokenFile)})`;

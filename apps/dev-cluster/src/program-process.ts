@@ -23,6 +23,7 @@ export function getCommand(program: Program): readonly string[] {
 /** Fields of the log line that a program writes when it is ready. */
 export type ReadyFields = Readonly<Record<string, unknown>>;
 
+/** A program, its files and what receives its output. */
 export interface ProgramOptions {
   readonly name: string;
   readonly program: Program;
@@ -34,7 +35,7 @@ export interface ProgramOptions {
   readonly readyMessage: string;
   /** Message of a further log line without which the program is not ready. */
   readonly furtherMessage?: string;
-  /** Time from the start within which the program must write that line. */
+  /** Time from the start within which the program must be ready. */
   readonly readyTimeoutMs: number;
   readonly onLine: (line: string) => void;
   /** Time between SIGTERM and SIGKILL. */
@@ -46,6 +47,13 @@ export interface ProgramOptions {
 export class ProgramProcess {
   /** Resolves when the process has ended. */
   readonly exited: Promise<void>;
+  /**
+   * Resolves with the fields of the log line `readyMessage`, after `furtherMessage`. Rejects with
+   * the last lines of output when the program ends before, or is not ready within
+   * `readyTimeoutMs`.
+   */
+  readonly ready: Promise<ReadyFields>;
+  /** Last lines of output that are not log lines. */
   private lastTexts: readonly string[] = [];
   private lastLogLines: readonly string[] = [];
 
@@ -67,15 +75,15 @@ export class ProgramProcess {
     this.ready = new Promise<ReadyFields>((resolve, reject) => {
       failReady = reject;
       let ready: ReadyFields | undefined;
-      let isFurther = options.furtherMessage === undefined;
+      let hasFurther = options.furtherMessage === undefined;
       const onLine = (line: string): void => {
         file.write(`${line}\n`);
         options.onLine(line);
         const fields = parseLine(line);
         this.rememberLine(line, fields !== undefined);
         if (fields?.['message'] === options.readyMessage) ready = fields;
-        if (fields?.['message'] === options.furtherMessage) isFurther = true;
-        if (ready !== undefined && isFurther) resolve(ready);
+        if (fields?.['message'] === options.furtherMessage) hasFurther = true;
+        if (ready !== undefined && hasFurther) resolve(ready);
       };
       for (const stream of [process.stdout, process.stderr]) {
         if (stream !== null) createInterface({ input: stream }).on('line', onLine);
@@ -89,15 +97,8 @@ export class ProgramProcess {
       ),
     );
     const cancelTimer = (): void => readyTimer.cancel();
-    this.ready.then(cancelTimer, cancelTimer); // callers that await it get the error
+    this.ready.then(cancelTimer, cancelTimer); // callers that await `ready` get the error
   }
-
-  /**
-   * Resolves with the fields of the log line `readyMessage`, after `furtherMessage`. Rejects with
-   * the last lines of output when the program ends before, or does not write the line within
-   * `readyTimeoutMs`.
-   */
-  readonly ready: Promise<ReadyFields>;
 
   /** Starts a program. */
   static start(options: ProgramOptions): ProgramProcess {

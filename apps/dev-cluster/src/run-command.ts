@@ -80,7 +80,7 @@ export class CommandLine {
 /** Environment of cloudlessctl that uses the current context of a configuration file. */
 export const toEnvironment = (configFile: string): Readonly<Record<string, string>> => ({
   CLOUDLESS_CONFIG: configFile,
-  // one of the user would have precedence over the context
+  // A server in the environment of the user would have precedence over the context.
   CLOUDLESS_SERVER: '',
 });
 

@@ -5,7 +5,7 @@ import { makeDirectory } from '@cloudless/app-kit';
 import type { Guard } from './guard.js';
 import { runCommand, toEnvironment } from './run-command.js';
 
-/** The user's way into a cluster with TLS, and that of its agents. */
+/** Files with the credentials of the user and of the agents of a cluster with TLS. */
 export interface SecureAccess {
   /** Configuration file of cloudlessctl with the identity of an administrator. */
   readonly configFile: string;
@@ -65,7 +65,10 @@ async function runOrFail(
   const output = { stdout: '', stderr: '' };
   const onText = (text: string, stream: 'stdout' | 'stderr'): void => void (output[stream] += text);
   const code = await runCommand(args, toEnvironment(configFile), {
-    ...{ guard, signal, output: 'pipe', onText },
+    guard,
+    signal,
+    output: 'pipe',
+    onText,
   });
   if (code !== 0)
     throw new CloudlessError(
