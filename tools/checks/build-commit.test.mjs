@@ -22,13 +22,11 @@ function git(...words) {
 /** @returns what a bundle of the file with the version exports */
 async function bundleVersion(define) {
   const { outputFiles } = await build({
-    ...{
-      absWorkingDir: cliBundle.absWorkingDir,
-      define,
-      bundle: true,
-      format: 'esm',
-      write: false,
-    },
+    absWorkingDir: cliBundle.absWorkingDir,
+    define,
+    bundle: true,
+    format: 'esm',
+    write: false,
     entryPoints: ['libs/app-kit/src/version.ts'],
   });
   const url = `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString('base64')}`;
@@ -54,7 +52,7 @@ describe('commit of a build', () => {
     assert.equal(readCommit(folder), `${commit}-dirty`);
   });
 
-  it('is a part of the version in a bundle, and absent in one without', async () => {
+  it('is a part of the version in a bundle, and absent from a bundle without a commit', async () => {
     const define = { CLOUDLESS_COMMIT: '"0123456789ab"' };
     const { VERSION, ...built } = await bundleVersion(define);
     assert.deepEqual(built, { COMMIT: '0123456789ab', BUILD: `${VERSION}+0123456789ab` });

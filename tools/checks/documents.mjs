@@ -19,7 +19,7 @@ const SKIPPED =
   /(?:^|\/)(?:gen|node_modules|dist|out-tsc)\/|package-lock\.json$|^tools\/checks\/documents\.test\.mjs$/;
 /** A file that a document names without its folder. */
 const BARE_FILE = /^[\w./-]+\.(?:ts|mjs|proto|md)$/;
-/** What a build or a run makes: named in documents, in no commit. */
+/** Output of a build or a run: named in documents, in no commit. */
 const MADE = /(?:^|\/)(?:dist|out-tsc|coverage)(?:\/|$)/;
 
 /**
@@ -39,14 +39,14 @@ export function findProblems({ files, read }) {
   return [...references, ...checkLibraries(tree)];
 }
 
-/** Every library stands in the table of ARCHITECTURE.md, in the row of its type. */
+/** Checks that every library is in the table of ARCHITECTURE.md, in the row of its type. */
 function checkLibraries(tree) {
   if (!tree.files.has(ARCHITECTURE)) return [];
   const lines = tree.read(ARCHITECTURE).split('\n');
   return [...tree.files].flatMap((file) => {
     const name = /^libs\/([^/]+)\/package\.json$/.exec(file)?.[1];
     if (name === undefined) return [];
-    const type = packageAt(file, tree).nx?.tags?.find((tag) => tag.startsWith('type:'));
+    const type = readPackage(file, tree).nx?.tags?.find((tag) => tag.startsWith('type:'));
     if (type === undefined) return [];
     const row = lines.findIndex((line) =>
       new RegExp(`^\\| *${type.slice('type:'.length)} *\\|`).test(line),
@@ -82,7 +82,7 @@ class Tree {
     return this.files.has(clean) || this.folders.has(clean);
   }
 
-  /** Whether a file with this name, or with this end of its path, is below a folder. */
+  /** Returns true when a file with this name, or this end of its path, is below a folder. */
   hasBelow(folder, name) {
     const prefix = folder === '.' ? '' : `${folder}/`;
     const end = `/${name.replace(/^\.?\//, '')}`;
@@ -90,12 +90,12 @@ class Tree {
   }
 
   hasAnchor(file, anchor) {
-    if (!this.anchors.has(file)) this.anchors.set(file, anchorsOf(this.read(file)));
+    if (!this.anchors.has(file)) this.anchors.set(file, listAnchors(this.read(file)));
     return this.anchors.get(file).has(anchor);
   }
 
-  /** Why a path with an optional anchor leads nowhere; undefined when it leads somewhere. */
-  problemOf(target) {
+  /** Returns why a path with an optional anchor does not exist; undefined when it exists. */
+  findProblem(target) {
     const [path, anchor] = target.split('#');
     if (MADE.test(path)) return undefined;
     if (!this.has(path)) return `${path} does not exist`;
@@ -106,10 +106,10 @@ class Tree {
   }
 }
 
-/** Anchors of the headings of a document, as GitHub makes them. */
-function anchorsOf(text) {
+/** Returns the anchors of the headings of a document, as GitHub makes them. */
+function listAnchors(text) {
   const anchors = new Set();
-  for (const { text: line, fenced } of linesOf(text)) {
+  for (const { text: line, fenced } of splitLines(text)) {
     for (const [, id] of line.matchAll(/<a (?:id|name)="([^"]+)"/g)) anchors.add(id);
     const heading = fenced ? undefined : /^#{1,6}\s+(.*?)\s*#*$/.exec(line)?.[1];
     if (heading === undefined) continue;
@@ -126,8 +126,8 @@ function anchorsOf(text) {
   return anchors;
 }
 
-/** Lines with their number, and whether each stands in a fenced block. */
-function linesOf(text) {
+/** Returns the lines, each with its number; `fenced` is true in a fenced block. */
+function splitLines(text) {
   let fence;
   return text.split('\n').map((line, index) => {
     const mark = /^\s*(```+|~~~+)/.exec(line)?.[1];
@@ -142,10 +142,10 @@ function checkDocument(file, tree) {
   const text = tree.read(file);
   const problems = [];
   const report = (line, message) => message !== undefined && problems.push({ file, line, message });
-  for (const { text: line, number, fenced } of linesOf(text)) {
+  for (const { text: line, number, fenced } of splitLines(text)) {
     for (const message of checkCommands(line, tree)) report(number, message);
     if (fenced) {
-      for (const [path] of line.matchAll(REPOSITORY_PATH)) report(number, tree.problemOf(path));
+      for (const [path] of line.matchAll(REPOSITORY_PATH)) report(number, tree.findProblem(path));
       continue;
     }
     const spans = [...line.matchAll(/`([^`]+)`/g)].map(([, span]) => span);
@@ -156,20 +156,20 @@ function checkDocument(file, tree) {
   }
   for (const { line, message } of checkWalks(text, tree)) report(line, message);
   // Links may run over a line.
-  const prose = withoutCode(text);
+  const prose = blankCode(text);
   for (const match of prose.matchAll(/\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)/g))
-    report(lineAt(prose, match.index), checkLink(match[1], file, tree));
+    report(getLine(prose, match.index), checkLink(match[1], file, tree));
   for (const match of prose.matchAll(/^\s*\[[^\]]+\]:\s+(\S+)/gm))
-    report(lineAt(prose, match.index), checkLink(match[1], file, tree));
+    report(getLine(prose, match.index), checkLink(match[1], file, tree));
   return problems;
 }
 
 /**
- * Rows of a walk through the code: a cell with a file, then a cell with functions, which the file
- * must contain.
+ * Checks the rows of walks through the code: a cell with a file, then a cell with functions, which
+ * the file must contain.
  */
 function checkWalks(text, tree) {
-  return linesOf(text).flatMap(({ text: line, number }) => {
+  return splitLines(text).flatMap(({ text: line, number }) => {
     const [, file, names] =
       /\|\s*`([\w./-]+\.ts)`\s*\|\s*((?:`[\w.]+`(?:, )?)+)\s*\|/.exec(line) ?? [];
     if (file === undefined || !tree.files.has(file)) return [];
@@ -181,42 +181,42 @@ function checkWalks(text, tree) {
   });
 }
 
-/** The text with code as spaces, so that places stay. */
-function withoutCode(text) {
+/** Returns the text with spaces in place of code, so that positions stay. */
+function blankCode(text) {
   const blank = (code) => code.replace(/[^\n]/g, ' ');
-  return linesOf(text)
+  return splitLines(text)
     .map(({ text: line, fenced }) => (fenced ? blank(line) : line))
     .join('\n')
     .replace(/`[^`]*`/g, blank);
 }
 
-const lineAt = (text, index) => text.slice(0, index).split('\n').length;
+const getLine = (text, index) => text.slice(0, index).split('\n').length;
 
 function checkLink(target, file, tree) {
   if (/^[a-z][a-z0-9+.-]*:/i.test(target)) return undefined;
   const decoded = decodeURIComponent(target);
-  if (decoded.startsWith('#')) return tree.problemOf(`${file}${decoded}`);
+  if (decoded.startsWith('#')) return tree.findProblem(`${file}${decoded}`);
   const path = normalize(join(dirname(file), decoded));
   return path.startsWith('..')
     ? `${target} leads out of the repository`
-    : tree.problemOf(path.replace(/\/(#|$)/, '$1'));
+    : tree.findProblem(path.replace(/\/(#|$)/, '$1'));
 }
 
-/** Words of code in a document: paths of the repository, and files by their name alone. */
+/** Checks code in a document: paths of the repository, and files by their name alone. */
 function checkSpan(span, file, tree) {
   for (const [path] of span.matchAll(REPOSITORY_PATH)) {
-    const problem = tree.problemOf(path);
+    const problem = tree.findProblem(path);
     if (problem !== undefined) return problem;
   }
   if (!BARE_FILE.test(span) || MADE.test(span) || FOLDERS.includes(span.split('/')[0]))
     return undefined;
-  return tree.hasBelow(homeOf(file), span) || tree.has(span)
+  return tree.hasBelow(getProject(file), span) || tree.has(span)
     ? undefined
-    : `no file ${span} below ${homeOf(file)}`;
+    : `no file ${span} below ${getProject(file)}`;
 }
 
-/** Where a document looks for a file that it names: in its project, else in all of the repository. */
-function homeOf(file) {
+/** Returns the project of a document, whose files the document may name; `.` without a project. */
+function getProject(file) {
   return /^(?:libs|apps|tools)\/[^/]+/.exec(file)?.[0] ?? '.';
 }
 
@@ -231,7 +231,7 @@ function checkSource(file, tree) {
       for (const [path] of line.matchAll(REPOSITORY_PATH)) {
         // In code a text may be a path of a test's own tree, or of an import.
         if (!isCode || isComment(line) || path.startsWith('docs/')) {
-          const problem = tree.problemOf(path);
+          const problem = tree.findProblem(path);
           if (problem !== undefined) report(problem);
         }
       }
@@ -247,13 +247,13 @@ function checkSource(file, tree) {
 
 const isComment = (line) => /^\s*(?:\/\/|\/?\*)|\s\/\/\s/.test(line);
 
-/** npm scripts, Nx targets and requirement ids that a line names. */
+/** Checks the npm scripts, Nx targets and requirement ids that a line names. */
 function checkCommands(line, tree) {
   const problems = [];
   for (const [, name] of line.matchAll(/\bnpm run ([\w:-]+)/g))
-    if (scriptsOf(tree)[name] === undefined) problems.push(`there is no npm script ${name}`);
+    if (readScripts(tree)[name] === undefined) problems.push(`there is no npm script ${name}`);
   for (const [, project, target] of line.matchAll(/\bnx run ([\w-]+):([\w-]+)/g))
-    if (!/^[A-Z]+$/.test(target) && !targetsOf(project, tree).has(target))
+    if (!/^[A-Z]+$/.test(target) && !listTargets(project, tree).has(target))
       problems.push(`there is no Nx target ${project}:${target}`);
   for (const [, project, pattern] of line.matchAll(/\bnx test ([\w-]+) -- ([\w.-]+)/g)) {
     const spec = new RegExp(`^(?:libs|apps|tools)/${project}/.*${pattern}.*`);
@@ -268,17 +268,17 @@ function checkCommands(line, tree) {
 
 const REQUIREMENTS = 'docs/requirements.md';
 
-const packageAt = (path, tree) => (tree.files.has(path) ? JSON.parse(tree.read(path)) : {});
-const scriptsOf = (tree) => packageAt('package.json', tree).scripts ?? {};
+const readPackage = (path, tree) => (tree.files.has(path) ? JSON.parse(tree.read(path)) : {});
+const readScripts = (tree) => readPackage('package.json', tree).scripts ?? {};
 
-/** Names of the targets of an Nx project. */
-function targetsOf(project, tree) {
+/** Returns the names of the targets of an Nx project. */
+function listTargets(project, tree) {
   const folders = ['libs', 'apps', 'tools'].map((folder) => `${folder}/${project}/package.json`);
-  return new Set(folders.flatMap((path) => Object.keys(packageAt(path, tree).nx?.targets ?? {})));
+  return new Set(folders.flatMap((path) => Object.keys(readPackage(path, tree).nx?.targets ?? {})));
 }
 
-/** The files of the repository at a root: those in git, and new ones that git does not ignore. */
-export function filesOf(root) {
+/** Returns the files of the repository at a root: those in git, and new files not ignored. */
+export function listFiles(root) {
   const list = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], {
     cwd: root,
     encoding: 'utf8',
@@ -292,7 +292,7 @@ export function filesOf(root) {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const root = new URL('../..', import.meta.url).pathname;
   const problems = findProblems({
-    files: filesOf(root),
+    files: listFiles(root),
     read: (file) => readFileSync(join(root, file), 'utf8'),
   });
   for (const { file, line, message } of problems) console.error(`${file}:${line}: ${message}`);

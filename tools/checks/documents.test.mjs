@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { filesOf, findProblems } from './documents.mjs';
+import { listFiles, findProblems } from './documents.mjs';
 
 /** A small repository in which every reference leads somewhere. */
 const sound = {
@@ -18,7 +18,7 @@ const sound = {
     '// As docs/guide.md#guide says; lock.ts is CLD-REQ-001.\nexport const text = "see docs/guide.md";\n',
 };
 
-const problemsOf = (changes) => {
+const listProblems = (changes) => {
   const files = { ...sound, ...changes };
   return findProblems({ files: Object.keys(files), read: (file) => files[file] }).map(
     ({ file, line, message }) => `${file}:${line}: ${message}`,
@@ -27,7 +27,7 @@ const problemsOf = (changes) => {
 
 describe('findProblems', () => {
   it('reports nothing when every reference leads somewhere', () => {
-    assert.deepEqual(problemsOf({}), []);
+    assert.deepEqual(listProblems({}), []);
   });
 
   const planted = [
@@ -112,12 +112,12 @@ describe('findProblems', () => {
     },
   ];
   for (const { name, change, expected } of planted)
-    it(`reports ${name}`, () => assert.deepEqual(problemsOf(change), expected.split('\n')));
+    it(`reports ${name}`, () => assert.deepEqual(listProblems(change), expected.split('\n')));
 
   it('reports nothing in this repository', () => {
     const root = new URL('../..', import.meta.url).pathname;
     const problems = findProblems({
-      files: filesOf(root),
+      files: listFiles(root),
       read: (file) => readFileSync(join(root, file), 'utf8'),
     });
     assert.deepEqual(problems, []);

@@ -73,8 +73,10 @@ for (const signal of ['SIGINT', 'SIGTERM'])
     process.exit(130);
   });
 
-const files = sourceFiles(join(root, library, 'src')).filter((file) => file.includes(values.only));
-const all = files.map((file) => mutantsOf(file)).filter((mutants) => mutants.length > 0);
+const files = listSourceFiles(join(root, library, 'src')).filter((file) =>
+  file.includes(values.only),
+);
+const all = files.map((file) => listMutants(file)).filter((mutants) => mutants.length > 0);
 const mutants = sample(all, Number(values.max), Number(values.seed));
 print(`${library}: ${mutants.length} of ${all.flat().length} mutants in ${all.length} files\n`);
 if (values.list) {
@@ -100,8 +102,8 @@ print(`\n${table}`);
 if (values.report !== undefined) writeFileSync(values.report, table);
 process.exit(percent < Number(values.min) ? 1 : 0);
 
-/** Source files below a directory, without specs, test helpers, generated and index files. */
-function sourceFiles(directory) {
+/** Returns the source files below a directory, without specs, test helpers, generated and index files. */
+function listSourceFiles(directory) {
   return readdirSync(directory, { recursive: true })
     .map((name) => join(directory, name))
     .filter((file) => file.endsWith('.ts'))
@@ -109,14 +111,14 @@ function sourceFiles(directory) {
     .sort();
 }
 
-/** All mutants of a file: a text range with its replacement. */
-function mutantsOf(file) {
+/** Returns all mutants of a file: text ranges with their replacements. */
+function listMutants(file) {
   const text = readFileSync(file, 'utf8');
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
   const found = [];
   const replace = (node, replacement) => {
     const start = node.getStart(source);
-    found.push({ file, start, end: node.getEnd(), replacement, line: lineOf(source, start) });
+    found.push({ file, start, end: node.getEnd(), replacement, line: getLine(source, start) });
   };
   const visit = (node) => {
     if (ts.isTypeNode(node) || ts.isImportDeclaration(node) || ts.isInterfaceDeclaration(node))
@@ -252,7 +254,7 @@ ${rows.join('\n')}
 ${lines.length === 0 ? '' : `\nSurvivors:\n\n${lines.join('\n')}\n`}`;
 }
 
-function lineOf(source, position) {
+function getLine(source, position) {
   return source.getLineAndCharacterOfPosition(position).line + 1;
 }
 
