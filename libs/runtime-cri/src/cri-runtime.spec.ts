@@ -3,7 +3,7 @@ import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { silentLog, sleep, type ContainerId } from '@cloudless/base';
+import { sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
 import { systemClock } from '@cloudless/app-kit';
 import {
@@ -11,11 +11,11 @@ import {
   ContainerState,
   PodSandboxConfigSchema,
 } from './gen/runtime/v1/api_pb.js';
-import { openCriRuntime, type CriRuntimeOptions } from './index.js';
+import type { CriRuntimeOptions } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
+import { openRuntime } from './testing/open-runtime.js';
 
 const ID = 'ab'.repeat(32) as ContainerId;
-const OWNER = { cluster: 'c1', node: 'n1' };
 const request: ContainerRequest = {
   containerId: ID,
   labels: { app: 'web' },
@@ -32,16 +32,7 @@ let server: FakeCriServer;
 const opened: ContainerRuntime[] = [];
 
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<ContainerRuntime> {
-  const { socketPath, logDirectory } = server;
-  const runtime = await openCriRuntime({
-    socketPath,
-    logDirectory,
-    imageDirectory: server.directory,
-    owner: OWNER,
-    clock: systemClock,
-    log: silentLog,
-    ...overrides,
-  });
+  const runtime = await openRuntime(server, overrides);
   opened.push(runtime);
   return runtime;
 }

@@ -1,12 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/app-kit';
 import { ContainerState } from './gen/runtime/v1/api_pb.js';
-import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
+import { openRuntime } from './testing/open-runtime.js';
 import { aRequest } from './testing/requests.js';
 
 let server: FakeCriServer;
@@ -26,16 +24,7 @@ beforeEach(async () => {
     return {};
   };
   await server.listen();
-  const { socketPath, logDirectory, directory: imageDirectory } = server;
-  const owner = { cluster: 'c1', node: 'n1' };
-  runtime = await openCriRuntime({
-    socketPath,
-    logDirectory,
-    imageDirectory,
-    owner,
-    clock: systemClock,
-    log: silentLog,
-  });
+  runtime = await openRuntime(server);
 });
 
 afterEach(async () => {

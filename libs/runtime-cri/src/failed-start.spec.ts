@@ -1,10 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { silentLog } from '@cloudless/base';
 import type { ContainerEvent, ContainerRuntime } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/app-kit';
-import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
+import { openRuntime } from './testing/open-runtime.js';
 import { aRequest } from './testing/requests.js';
 
 const REFUSAL = 'failed to create shim task: exec: "/app/run": permission denied: unknown';
@@ -19,16 +17,7 @@ beforeEach(async () => {
 /** Opens the runtime under test. Call it after the overrides of the server are set. */
 async function open(): Promise<void> {
   await server.listen();
-  const { socketPath, logDirectory, directory: imageDirectory } = server;
-  const owner = { cluster: 'c1', node: 'n1' };
-  runtime = await openCriRuntime({
-    socketPath,
-    logDirectory,
-    imageDirectory,
-    owner,
-    clock: systemClock,
-    log: silentLog,
-  });
+  runtime = await openRuntime(server);
 }
 
 afterEach(async () => {

@@ -11,11 +11,11 @@ import {
   ContainerState,
   PodSandboxConfigSchema,
 } from '../gen/runtime/v1/api_pb.js';
-import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
+import type { CriRuntime, CriRuntimeOptions } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { openRuntime, OWNER } from '../testing/open-runtime.js';
 import { aRequest } from '../testing/requests.js';
 
-const OWNER = { cluster: 'c1', node: 'n1' };
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } =
   ContainerState;
 const SCRATCH = {
@@ -38,15 +38,7 @@ afterEach(async () => {
 });
 
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
-  const { socketPath, logDirectory, directory: imageDirectory } = server;
-  const rest = { owner: OWNER, clock: systemClock, log: silentLog };
-  return (runtime = await openCriRuntime({
-    socketPath,
-    logDirectory,
-    imageDirectory,
-    ...rest,
-    ...overrides,
-  }));
+  return (runtime = await openRuntime(server, overrides));
 }
 
 function createLabels(digit: string, cluster = OWNER.cluster): Record<string, string> {

@@ -7,8 +7,8 @@ import { ManualClock } from '@cloudless/base/testing';
 import { systemClock } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
-import { openCriRuntime } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { openRuntime } from '../testing/open-runtime.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
 import { aRequest } from '../testing/requests.js';
 import { Images } from './images.js';
@@ -175,17 +175,10 @@ describe('ImageCollector.collect', () => {
 
 describe('openCriRuntime', () => {
   it('removes an unused image periodically when the disk usage exceeds the limit', async () => {
-    const { socketPath, logDirectory, directory } = server;
     server.images.add('theirs:1');
-    const runtime = await openCriRuntime({
-      ...{
-        socketPath,
-        logDirectory,
-        imageDirectory: path.join(directory, 'images'),
-        owner: { cluster: 'c1', node: 'n1' },
-      },
+    const runtime = await openRuntime(server, {
+      imageDirectory: path.join(server.directory, 'images'),
       imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
-      ...{ clock: systemClock, log: silentLog },
     });
     try {
       const request = aRequest({ image: 'ours:1' });

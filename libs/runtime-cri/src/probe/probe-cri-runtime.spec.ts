@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { systemClock } from '@cloudless/app-kit';
 import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
-import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
+import { probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
+import { openRuntime } from '../testing/open-runtime.js';
 import { FILTER_SKIP_REASON } from '../testing/packet-filter.js';
 import { SOCKET, waitUntil, SKIP_REASON } from '../testing/real-cri-machine.js';
 import { toCapabilities } from './capabilities.js';
@@ -386,18 +386,7 @@ describe('readMachineFeatures', () => {
 
 describe('CriRuntime.capabilities', () => {
   it('returns the new capabilities after the runtime was restarted with another configuration', async () => {
-    const { socketPath, logDirectory } = server;
-    const runtime = await openCriRuntime({
-      ...{
-        socketPath,
-        logDirectory,
-        owner: { cluster: 'c', node: 'n' },
-        clock: systemClock,
-        log: silentLog,
-      },
-      imageDirectory: server.directory,
-      allowPrivileged: true,
-    });
+    const runtime = await openRuntime(server, { allowPrivileged: true });
     try {
       expect(runtime.capabilities()).toEqual(
         expect.arrayContaining(['runtime-class.runc', 'security.privileged']),
