@@ -1,6 +1,6 @@
 import { definedFields, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
-import type { SandboxProcess } from '../egress/egress-filter.js';
+import type { ProcessIdentity } from '../system/host-processes.js';
 
 /**
  * Owner of containers: one agent. Of two agents on one container runtime, neither touches the
@@ -41,7 +41,7 @@ export interface RecordedRequest {
    * Process that holds the network of the container; set when a packet filter limits the
    * destinations of its connections.
    */
-  readonly filteredSandbox?: SandboxProcess;
+  readonly filteredSandbox?: ProcessIdentity;
 }
 
 /** Returns the label selector for all containers of an owner, which is part of every list. */
@@ -65,8 +65,13 @@ export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner):
   return (
     labels[LABELS.cluster] === owner.cluster &&
     labels[LABELS.node] === owner.node &&
-    /^[0-9a-f]{64}$/.test(labels[LABELS.containerId] ?? '')
+    isContainerId(labels[LABELS.containerId] ?? '')
   );
+}
+
+/** Returns true for a text in the form of a Cloudless container id: 64 hex digits. */
+export function isContainerId(text: string): text is ContainerId {
+  return /^[0-9a-f]{64}$/.test(text);
 }
 
 /**
@@ -129,7 +134,7 @@ export function fromAnnotations(annotations: Readonly<Record<string, string>>): 
       ports: Array.isArray(ports) ? ports.filter(isPort) : [],
       ...(typeof group === 'string' ? { group } : {}),
       ...(hostNetwork === true ? { hostNetwork } : {}),
-      ...(isSandboxProcess(filteredSandbox) ? { filteredSandbox } : {}),
+      ...(isProcessIdentity(filteredSandbox) ? { filteredSandbox } : {}),
     };
   } catch {
     return { labels: {}, ports: [] };
@@ -151,7 +156,7 @@ function isPort(value: unknown): value is PortRequest {
   );
 }
 
-function isSandboxProcess(value: unknown): value is SandboxProcess {
-  const { pid, startToken } = (value ?? {}) as Partial<SandboxProcess>;
+function isProcessIdentity(value: unknown): value is ProcessIdentity {
+  const { pid, startToken } = (value ?? {}) as Partial<ProcessIdentity>;
   return Number.isInteger(pid) && typeof startToken === 'string';
 }

@@ -13,11 +13,8 @@ import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/app-kit';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
-import {
-  createEgressUnimplementedError,
-  type EgressFilter,
-  type SandboxProcess,
-} from '../egress/egress-filter.js';
+import { createEgressUnimplementedError, type EgressFilter } from '../egress/egress-filter.js';
+import type { ProcessIdentity } from '../system/host-processes.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
@@ -26,18 +23,19 @@ import type { ContainerMount } from '../volumes/mount-paths.js';
 import type { Images } from '../images/images.js';
 import { requireDevices } from './config/devices.js';
 import type { KernelLimits } from './config/resources.js';
-import { needsImageUser, checkImageUser } from './config/security.js';
+import { checkImageUser, needsImageUser } from './config/security.js';
 import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { ContainerInventory } from './inventory.js';
-import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
+import { needsVolumeGroup, toVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import { readSandboxProcess } from './sandbox-process.js';
 import type { Sandboxes } from './sandboxes.js';
 import { IdInUseError, isNameTaken, toRemovedStartError, toStartError } from './start-failure.js';
 import { parsePid } from './to-status.js';
-import { confirmUlimits, limitSandbox } from './ulimits.js';
+import { confirmUlimits, setSandboxUlimits } from './ulimits.js';
 
+/** What the starts of an agent work with. */
 export interface StarterOptions {
   readonly client: CriClient;
   readonly inventory: ContainerInventory;
@@ -288,11 +286,11 @@ export class Starter {
   private async limitSandbox(
     { ulimits = [], network }: ContainerRequest,
     podSandboxId: string,
-  ): Promise<SandboxProcess | undefined> {
+  ): Promise<ProcessIdentity | undefined> {
     const egress = network?.egress;
     if (ulimits.length === 0 && egress === undefined) return undefined;
     const pid = await this.options.inventory.readSandboxPid(podSandboxId);
-    if (ulimits.length > 0) await limitSandbox(pid, ulimits);
+    if (ulimits.length > 0) await setSandboxUlimits(pid, ulimits);
     if (egress === undefined) return undefined;
     const process = readSandboxProcess(pid);
     if (process === undefined) throw createEgressUnimplementedError();

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
-import { checkUlimits, confirmUlimits, limitSandbox } from './ulimits.js';
+import { checkUlimits, confirmUlimits, setSandboxUlimits } from './ulimits.js';
 
 /**
  * A process id that no process of this machine can have.
@@ -60,11 +60,11 @@ describe('confirmUlimits', () => {
   });
 });
 
-describe('limitSandbox', () => {
+describe('setSandboxUlimits', () => {
   it.each([undefined, process.pid])(
     'rejects when the parent of the sandbox process %p is no shim of containerd',
     async (pid) => {
-      await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
+      await expect(setSandboxUlimits(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
     },
   );
 });

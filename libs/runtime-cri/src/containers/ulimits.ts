@@ -62,7 +62,7 @@ export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>
  * @throws kind `unimplemented` when the parent of the sandbox process is no containerd shim,
  *   `precondition` when the kernel refuses the ulimits.
  */
-export async function limitSandbox(
+export async function setSandboxUlimits(
   sandboxPid: number | undefined,
   ulimits: readonly UlimitRequest[],
 ): Promise<void> {

@@ -1,7 +1,7 @@
 import { open, stat, type FileHandle } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import { EGRESS_CAPABILITY, type EgressRule } from '@cloudless/runtime';
-import { readProcess } from '../system/host-processes.js';
+import { isRunning, type ProcessIdentity } from '../system/host-processes.js';
 import { KeyedMutex } from '../system/keyed-mutex.js';
 import { errorTextOf, runTool } from '../system/run-tool.js';
 import { readDnsServers } from './dns-servers.js';
@@ -11,16 +11,6 @@ import { toFilterText } from './filter-text.js';
 export const EGRESS_NEEDS =
   'its agent needs root, the programs nft, nsenter and unshare, a kernel with nf_tables, and containerd with runc';
 
-/**
- * Identity of the process that holds the network of a container; tells the process from a later
- * process with the same id.
- */
-export interface SandboxProcess {
-  readonly pid: number;
-  /** Start time of the process, as in `HostProcess`. */
-  readonly startToken: string;
-}
-
 /** Loads packet filters into the networks of running sandboxes, one at a time for each sandbox. */
 export class EgressFilter {
   private readonly locks = new KeyedMutex();
@@ -28,10 +18,11 @@ export class EgressFilter {
   /**
    * Replaces the packet filter in the network of a sandbox: all of it, or nothing. Calls for one
    * sandbox take effect in the order of the calls.
+   * @param sandbox - Process that holds the network of the container.
    * @throws kind `invalid` for a rule that is not valid, `precondition` when the sandbox has ended
    *   or the kernel refuses the filter.
    */
-  async apply(sandbox: SandboxProcess, rules: readonly EgressRule[]): Promise<void> {
+  async apply(sandbox: ProcessIdentity, rules: readonly EgressRule[]): Promise<void> {
     const release = await this.locks.lock(String(sandbox.pid));
     try {
       const text = toFilterText(rules, await readDnsServers());
@@ -59,13 +50,12 @@ export function createEgressUnimplementedError(): CloudlessError {
  * Opens the network of a sandbox. The open file stands for this network, also when the process ends
  * and its id goes to another process.
  */
-async function openNetwork({ pid, startToken }: SandboxProcess): Promise<FileHandle> {
-  const network = await open(`/proc/${pid}/ns/net`, 'r').catch((reason: unknown) => {
+async function openNetwork(sandbox: ProcessIdentity): Promise<FileHandle> {
+  const network = await open(`/proc/${sandbox.pid}/ns/net`, 'r').catch((reason: unknown) => {
     throw createFilterError('the sandbox of the container has ended', reason);
   });
   try {
-    if (readProcess(pid)?.startToken !== startToken)
-      throw createFilterError('the sandbox of the container has ended');
+    if (!isRunning(sandbox)) throw createFilterError('the sandbox of the container has ended');
     const [found, own] = await Promise.all([network.stat(), stat('/proc/self/ns/net')]);
     if (found.dev === own.dev && found.ino === own.ino)
       throw createFilterError('the sandbox of the container is in the network of the agent');

@@ -10,7 +10,12 @@ import {
 } from '@cloudless/base';
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
-import { readPidNamespace, readProcess, type HostProcess } from '../system/host-processes.js';
+import {
+  isRunning,
+  readPidNamespace,
+  readProcess,
+  type HostProcess,
+} from '../system/host-processes.js';
 import type { KeyedMutex } from '../system/keyed-mutex.js';
 import { pollUntilFound } from './poll-until-found.js';
 import { toCommandLine } from './command-line.js';
@@ -18,10 +23,11 @@ import type { CommandRecords } from './command-records.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
 import { toExecError } from './exit-status.js';
-import { findCommands, toIdentity, findNewCommand } from './exec-processes.js';
+import { findCommands, findNewCommand, toIdentity } from './exec-processes.js';
 import { drainInput, findInputPipes } from './stuck-input.js';
 import { openStreamConnection } from './upgrade.js';
 
+/** One command in a container, and what runs it. */
 export interface ExecOptions {
   readonly client: CriClient;
   readonly clock: Clock;
@@ -83,12 +89,12 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
     );
   }
   const leave = new AbortController();
-  let timedOut = false;
+  let hasTimedOut = false;
   const onAbort = (): void => leave.abort();
   const timer =
     request.timeoutMs === undefined
       ? undefined
-      : clock.setTimer(request.timeoutMs, () => ((timedOut = true), leave.abort()));
+      : clock.setTimer(request.timeoutMs, () => ((hasTimedOut = true), leave.abort()));
   signal.addEventListener('abort', onAbort, { once: true });
   options.client.closed.addEventListener('abort', onAbort, { once: true });
   const running = new RunningCommand(options, command, leave.signal);
@@ -96,7 +102,7 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
     yield* running.events();
   } catch (reason) {
     if (signal.aborted) return;
-    if (timedOut)
+    if (hasTimedOut)
       throw new CloudlessError(
         'deadline',
         `the command did not end within ${request.timeoutMs} ms`,
@@ -116,7 +122,7 @@ class RunningCommand {
   private streams: CommandStreams | undefined;
   private process: Promise<HostProcess | undefined> = Promise.resolve(undefined);
   /** Monotonic time at which the caller stopped reading; undefined before. */
-  private abandonedAt: number | undefined;
+  private abandonedAtMs: number | undefined;
 
   constructor(
     private readonly options: ExecOptions,
@@ -145,7 +151,7 @@ class RunningCommand {
    */
   abandon(): void {
     const { log, records, clock } = this.options;
-    this.abandonedAt ??= clock.now();
+    this.abandonedAtMs ??= clock.now();
     this.input.stop();
     this.streams?.close();
     const wasEnded = this.hasEnded;
@@ -175,13 +181,12 @@ class RunningCommand {
         .callSlow('Exec', (calls, signal) =>
           calls.exec(
             {
-              ...{ containerId: runtimeId, cmd: [...this.command] },
-              ...{
-                tty: tty !== undefined,
-                stdin: this.input.hasInput,
-                stdout: true,
-                stderr: tty === undefined,
-              },
+              containerId: runtimeId,
+              cmd: [...this.command],
+              tty: tty !== undefined,
+              stdin: this.input.hasInput,
+              stdout: true,
+              stderr: tty === undefined,
             },
             { signal },
           ),
@@ -226,7 +231,7 @@ class RunningCommand {
     const isSearchOver = (): boolean =>
       this.hasEnded ||
       readPidNamespace(mainPid) === undefined ||
-      (this.abandonedAt !== undefined && clock.now() - this.abandonedAt >= LATE_START_MS);
+      (this.abandonedAtMs !== undefined && clock.now() - this.abandonedAtMs >= LATE_START_MS);
     const found = await pollUntilFound(
       () => findNewCommand(mainPid, before, this.command),
       isSearchOver,
@@ -284,9 +289,8 @@ class RunningCommand {
   ): Promise<void> {
     const { clock } = this.options;
     const isDone = (): boolean => !this.input.hasInput || this.hasEnded || streams.isClosed;
-    const isAlive = (): boolean =>
-      command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
-    while (!isDone() && isAlive()) await sleep(clock, STUCK_POLL_MS);
+    const hasProcess = (): boolean => command !== undefined && isRunning(command);
+    while (!isDone() && hasProcess()) await sleep(clock, STUCK_POLL_MS);
     if (!isDone()) await sleep(clock, STUCK_MS);
     for (const until = clock.now() + DRAIN_LIMIT_MS; !isDone() && clock.now() < until;) {
       this.input.stop();

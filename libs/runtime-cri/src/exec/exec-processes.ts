@@ -1,10 +1,10 @@
 import { EXEC_GRACE_MS } from '@cloudless/runtime';
 import { sleep, type Clock } from '@cloudless/base';
 import {
-  readCommandLine,
   isFirstOfNamespace,
+  isRunning,
+  readCommandLine,
   readPidNamespace,
-  readProcess,
   readProcesses,
   signalProcess,
   type HostProcess,
@@ -63,9 +63,9 @@ export async function endCommand(command: HostProcess, clock: Clock): Promise<vo
   updateFamily();
   for (const signal of ['SIGTERM', 'SIGHUP'] as const)
     for (const each of family.values()) signalProcess(each, signal);
-  const killAt = clock.now() + EXEC_GRACE_MS;
-  while (clock.now() < killAt) {
-    if (![...family.values()].some(isAlive)) return;
+  const killAtMs = clock.now() + EXEC_GRACE_MS;
+  while (clock.now() < killAtMs) {
+    if (![...family.values()].some(isRunning)) return;
     await sleep(clock, POLL_MS);
     updateFamily();
   }
@@ -104,8 +104,4 @@ function findFamily(
     }
   }
   return [...members.values()];
-}
-
-function isAlive({ pid, startToken }: HostProcess): boolean {
-  return readProcess(pid)?.startToken === startToken;
 }

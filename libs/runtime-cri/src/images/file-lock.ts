@@ -2,8 +2,10 @@ import { linkSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import path from 'node:path';
 import { CloudlessError, sleep, type Clock } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import { readProcess } from '../system/host-processes.js';
+import { readBootId } from '@cloudless/app-kit/background';
+import { isRunning, readProcess } from '../system/host-processes.js';
 
+/** Options of a {@link FileLock}. */
 export interface FileLockOptions {
   /**
    * Absolute path of the directory that represents the lock, created when it does not exist. No
@@ -45,7 +47,7 @@ export class FileLock {
 
   constructor(private readonly options: FileLockOptions) {
     this.self = options.self ?? describeThisProcess();
-    this.isAlive = options.isAlive ?? isRunning;
+    this.isAlive = options.isAlive ?? isHolderRunning;
   }
 
   /**
@@ -154,11 +156,8 @@ function describeThisProcess(): string {
   return `${process.pid}-${readProcess(process.pid)?.startToken ?? '0'}-${readBootId()}`;
 }
 
-function isRunning(holder: string): boolean {
-  const [pid, startToken, ...boot] = holder.split('-');
-  return boot.join('-') === readBootId() && readProcess(Number(pid))?.startToken === startToken;
-}
-
-function readBootId(): string {
-  return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+/** Returns true while the process runs that {@link describeThisProcess} has described. */
+function isHolderRunning(holder: string): boolean {
+  const [pid, startToken = '', ...boot] = holder.split('-');
+  return boot.join('-') === readBootId() && isRunning({ pid: Number(pid), startToken });
 }

@@ -1,17 +1,21 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import type { ContainerSignal } from '@cloudless/runtime';
 
-/** A process of this machine. */
-export interface HostProcess {
+/** Distinguishes a process of this machine from all others until the machine is restarted. */
+export interface ProcessIdentity {
   readonly pid: number;
-  readonly parentPid: number;
-  /** Process id of the leader of the session. */
-  readonly sessionId: number;
   /**
    * Start time in clock ticks since boot, as the kernel writes it. Distinguishes the process from a
    * later process with the same id.
    */
   readonly startToken: string;
+}
+
+/** A process of this machine. */
+export interface HostProcess extends ProcessIdentity {
+  readonly parentPid: number;
+  /** Process id of the leader of the session. */
+  readonly sessionId: number;
 }
 
 /**
@@ -46,6 +50,11 @@ export function readProcess(pid: number, proc = '/proc'): HostProcess | undefine
     sessionId: Number(sessionId),
     startToken: fields[19] ?? '',
   };
+}
+
+/** Returns true while the process runs; false when it is a zombie or its id has a later process. */
+export function isRunning({ pid, startToken }: ProcessIdentity): boolean {
+  return readProcess(pid)?.startToken === startToken;
 }
 
 /** Lists all processes of this machine, without zombies. */
@@ -90,13 +99,10 @@ export function readCommandLine(pid: number): readonly string[] {
 }
 
 /** Sends a signal to a process, unless the id belongs to another process by now. */
-export function signalProcess(
-  { pid, startToken }: HostProcess,
-  signal: ContainerSignal | 'SIGKILL',
-): void {
-  if (readProcess(pid)?.startToken !== startToken) return;
+export function signalProcess(target: ProcessIdentity, signal: ContainerSignal | 'SIGKILL'): void {
+  if (!isRunning(target)) return;
   try {
-    process.kill(pid, signal);
+    process.kill(target.pid, signal);
   } catch {
     // the process has ended meanwhile
   }

@@ -1,7 +1,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { CriClient } from '../client/cri-client.js';
-import { readCommandLine, readProcess, readProcesses } from '../system/host-processes.js';
+import {
+  isRunning,
+  readCommandLine,
+  readProcess,
+  readProcesses,
+} from '../system/host-processes.js';
 
 /** Traces that containers leave on a machine, each as a phrase such as `process 17`. */
 export interface Traces {
@@ -87,7 +92,7 @@ function findProcessTraces(pid: number): readonly Trace[] {
   if (before === undefined) return [];
   const process = {
     description: `process ${pid}`,
-    exists: () => readProcess(pid)?.startToken === before.startToken,
+    exists: () => isRunning(before),
   };
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
     .trim()
@@ -144,7 +149,7 @@ function findShims(id: string): readonly Trace[] {
     .filter(({ pid }) => readCommandLine(pid).includes(id))
     .map(({ pid, startToken }) => ({
       description: `shim ${pid}`,
-      exists: () => readProcess(pid)?.startToken === startToken,
+      exists: () => isRunning({ pid, startToken }),
     }));
 }
 
