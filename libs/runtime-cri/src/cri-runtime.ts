@@ -40,6 +40,7 @@ import { removeAllContainers } from './containers/remove-all-containers.js';
 import { Images } from './images/images.js';
 import type { ImageCollector } from './images/image-collector.js';
 import { ContainerInventory } from './containers/inventory.js';
+import { isContainerId } from './containers/labels.js';
 import {
   checkRequest,
   createLeasesUnimplementedError,
@@ -282,7 +283,7 @@ class OpenCriRuntime implements CriRuntime {
       );
     }
     // The id becomes part of a path below the log directory: no container has any other id.
-    if (!/^[0-9a-f]{64}$/.test(containerId)) return;
+    if (!isContainerId(containerId)) return;
     await this.sandboxes.removeAllOf(containerId);
     if (found === undefined) return this.inventory.refreshAll();
     this.inventory.drop(found);

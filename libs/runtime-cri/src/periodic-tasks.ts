@@ -22,7 +22,7 @@ export class PeriodicTasks {
       void action()
         .catch((reason: unknown) => {
           if (errorKindOf(reason) !== 'unavailable')
-            this.log.warn('upkeep failed', errorFields(reason));
+            this.log.warn('periodic task failed', errorFields(reason));
         })
         .finally(() => this.repeat(everyMs, action));
     });

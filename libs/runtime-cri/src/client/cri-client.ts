@@ -10,6 +10,7 @@ export type RuntimeClient = Client<typeof RuntimeService>;
 /** Calls of the service for images. */
 export type ImageClient = Client<typeof ImageService>;
 
+/** The container runtime of a client, and the time limits of its calls. */
 export interface CriClientOptions {
   /** Absolute path of the Unix socket of the container runtime. */
   readonly socketPath: string;
@@ -55,7 +56,7 @@ export class CriClient {
   private readonly closing = new AbortController();
   private isUnreachable = false;
   /** Monotonic time of the first quick call since the last response; undefined after a response. */
-  private unansweredSince: number | undefined;
+  private unansweredSinceMs: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
   private readonly imageCalls: ImageClient;
@@ -89,7 +90,9 @@ export class CriClient {
    * itself nor to a later call. 0 after any response of the runtime, also an error.
    */
   get unansweredMs(): number {
-    return this.unansweredSince === undefined ? 0 : this.options.clock.now() - this.unansweredSince;
+    return this.unansweredSinceMs === undefined
+      ? 0
+      : this.options.clock.now() - this.unansweredSinceMs;
   }
 
   /**
@@ -101,7 +104,7 @@ export class CriClient {
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    this.unansweredSince ??= this.options.clock.now();
+    this.unansweredSinceMs ??= this.options.clock.now();
     return this.callQuickly(name, (signal) => call(this.runtimeCalls, signal));
   }
 
@@ -209,9 +212,9 @@ export class CriClient {
     if (this.closing.signal.aborted) throw createClosedError();
     const limit = new AbortController();
     const end = (): void => limit.abort();
-    let timedOut = false;
+    let hasTimedOut = false;
     const timer = this.options.clock.setTimer(limitMs, () => {
-      timedOut = true;
+      hasTimedOut = true;
       limit.abort();
     });
     this.closing.signal.addEventListener('abort', end, { once: true });
@@ -221,7 +224,7 @@ export class CriClient {
       return result;
     } catch (reason) {
       if (this.closing.signal.aborted) throw createClosedError();
-      if (timedOut) {
+      if (hasTimedOut) {
         onTimeout();
         throw new CloudlessError(
           'unavailable',
@@ -231,7 +234,7 @@ export class CriClient {
       }
       const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
       if (failure.kind === 'unavailable') this.isUnreachable = true;
-      else this.unansweredSince = undefined; // an error is a response, too
+      else this.unansweredSinceMs = undefined; // an error is a response, too
       throw failure;
     } finally {
       timer.cancel();
@@ -240,7 +243,7 @@ export class CriClient {
   }
 
   private recordResponse(): void {
-    this.unansweredSince = undefined;
+    this.unansweredSinceMs = undefined;
     if (!this.isUnreachable) return;
     this.isUnreachable = false;
     this.options.onReconnected?.();

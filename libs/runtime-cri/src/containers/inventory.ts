@@ -5,6 +5,7 @@ import {
   errorKindOf,
   type ContainerId,
   type Log,
+  type StopSignal,
 } from '@cloudless/base';
 import {
   EventBroadcaster,
@@ -12,9 +13,7 @@ import {
   type ContainerEvent,
   type ContainerStatus,
 } from '@cloudless/runtime';
-import type { StopSignal } from '@cloudless/base';
-import type { CriClient } from '../client/cri-client.js';
-import { createClosedError } from '../client/cri-client.js';
+import { createClosedError, type CriClient } from '../client/cri-client.js';
 import {
   ContainerState,
   ContainerStatusResponseSchema,
@@ -30,6 +29,7 @@ import {
   type RecordedRequest,
   type Owner,
 } from './labels.js';
+import { toNanos } from './nanoseconds.js';
 import { parsePid, toStatus, wasNeverStarted } from './to-status.js';
 
 /** A container of the owner, which is one agent, as of the newest refresh. */
@@ -52,6 +52,7 @@ export interface KnownContainer {
   readonly hadProcess: boolean;
 }
 
+/** What the inventory of an agent works with. */
 export interface InventoryOptions {
   readonly client: CriClient;
   readonly owner: Owner;
@@ -62,7 +63,6 @@ export interface InventoryOptions {
   readonly wallTime: () => number;
 }
 
-const NANOS_PER_MS = 1_000_000n;
 /**
  * State of a {@link KnownContainer} whose status could not be read yet. A refresh skips listed
  * containers in this state, because they were never started. For the next refresh, the listed state
@@ -73,8 +73,8 @@ const UNREAD = ContainerState.CONTAINER_CREATED;
 /**
  * Containers of one agent (the owner) on the container runtime; not the inventory message of a
  * session. Every refresh lists the containers, and the differences from the previous list become
- * events. Lists and events therefore agree: an event
- * reports each container before a list contains it.
+ * events. Lists and events therefore agree: an event reports each container before a list contains
+ * the container.
  */
 export class ContainerInventory {
   /** Containers by their id in the runtime. */
@@ -282,7 +282,8 @@ export class ContainerInventory {
   }
 
   /**
-   * One refresh. Calls do not overlap: {@link ContainerInventory.refreshAll} makes them one by one.
+   * Makes one refresh. Calls do not overlap: {@link ContainerInventory.refreshAll} makes them one by
+   * one.
    */
   private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
@@ -291,14 +292,14 @@ export class ContainerInventory {
     const { containers } = await client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({ filter: { labelSelector: toOwnerSelector(owner) } }, { signal }),
     );
-    const ours = containers.filter(
+    const owned = containers.filter(
       ({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED,
     );
-    const read = await Promise.all(ours.map((container) => this.readContainer(container)));
+    const read = await Promise.all(owned.map((container) => this.readContainer(container)));
     const before = this.known;
-    const present = read.filter(
-      (each) => each !== undefined && !this.dropped.has(each.runtimeId),
-    ) as readonly KnownContainer[];
+    const present = read.flatMap((each) =>
+      each === undefined || this.dropped.has(each.runtimeId) ? [] : [each],
+    );
     this.known = new Map(
       present.map((each) => [each.runtimeId, selectNewer(before.get(each.runtimeId), each)]),
     );
@@ -355,7 +356,7 @@ export class ContainerInventory {
     answer: PromiseSettledResult<ContainerStatusResponse>,
     ip: PromiseSettledResult<string>,
   ): KnownContainer {
-    const finishedAt = BigInt(Math.round(this.options.wallTime())) * NANOS_PER_MS;
+    const finishedAt = toNanos(this.options.wallTime());
     const listed = {
       labels,
       annotations,

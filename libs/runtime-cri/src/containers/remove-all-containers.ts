@@ -9,6 +9,7 @@ import {
 } from '@cloudless/base';
 import type { Sandboxes } from './sandboxes.js';
 
+/** Arguments of {@link removeAllContainers}. */
 export interface RemoveAllOptions {
   readonly sandboxes: Sandboxes;
   /** Resolves when no container is being started any more; no start may begin after the call. */
@@ -72,9 +73,7 @@ export async function removeAllContainers({
     throw new CloudlessError(
       'deadline',
       `${subject} were not removed within ${limitMs} ms: ${cause}`,
-      {
-        cause: lastFailure,
-      },
+      { cause: lastFailure },
     );
   });
   timeout.catch(() => undefined);

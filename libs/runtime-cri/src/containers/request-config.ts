@@ -15,7 +15,13 @@ import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
 import { checkSysctls, toSysctls } from './config/sysctls.js';
-import { toContainerSelector, toAnnotations, type Owner, type RecordedRequest } from './labels.js';
+import {
+  isContainerId,
+  toAnnotations,
+  toContainerSelector,
+  type Owner,
+  type RecordedRequest,
+} from './labels.js';
 import { checkUlimits } from './ulimits.js';
 
 /** Name of the log file of a container, in its log directory. */
@@ -28,7 +34,7 @@ export const LOG_FILE = '0.log';
  */
 export function checkRequest(request: ContainerRequest, capabilities: readonly string[]): void {
   const { containerId, image, lease, workingDir, limits } = request;
-  if (!/^[0-9a-f]{64}$/.test(containerId))
+  if (!isContainerId(containerId))
     throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
   if (image === undefined || image === '') {
     throw new CloudlessError(

@@ -13,7 +13,7 @@ import type { ContainerInventory } from './inventory.js';
 /** A running stop, shared by all its callers. */
 interface RunningStop {
   /** Monotonic time of SIGKILL. */
-  killAt: number;
+  killAtMs: number;
   timer: Timer | undefined;
   /** Rejects when a call to the container runtime fails; never resolves. */
   readonly failed: Promise<never>;
@@ -73,7 +73,7 @@ export class Stopper {
     const failed = new Promise<never>((_, reject) => (fail = reject));
     failed.catch(() => undefined);
     const stopping: RunningStop = {
-      killAt: Number.POSITIVE_INFINITY,
+      killAtMs: Number.POSITIVE_INFINITY,
       timer: undefined,
       failed,
       fail,
@@ -91,9 +91,9 @@ export class Stopper {
 
   /** Moves SIGKILL to an earlier time; a later time changes nothing. */
   private shortenGrace(stopping: RunningStop, target: StopTarget, graceMs: number): void {
-    const killAt = this.clock.now() + Math.max(0, graceMs);
-    if (killAt >= stopping.killAt) return;
-    stopping.killAt = killAt;
+    const killAtMs = this.clock.now() + Math.max(0, graceMs);
+    if (killAtMs >= stopping.killAtMs) return;
+    stopping.killAtMs = killAtMs;
     stopping.timer?.cancel();
     stopping.timer = this.clock.setTimer(
       Math.max(0, graceMs),

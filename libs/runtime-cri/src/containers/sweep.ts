@@ -8,11 +8,11 @@ import {
   type PodSandbox,
 } from '../gen/runtime/v1/api_pb.js';
 import type { ContainerInventory } from './inventory.js';
-import { readContainerId } from './labels.js';
+import { isContainerId, readContainerId } from './labels.js';
 import type { Sandboxes } from './sandboxes.js';
+import { toMs } from './nanoseconds.js';
 
-const NANOS_PER_MS = 1_000_000n;
-
+/** Arguments of {@link sweep}. */
 export interface SweepOptions {
   readonly inventory: ContainerInventory;
   readonly sandboxes: Sandboxes;
@@ -56,7 +56,7 @@ export async function sweep(options: SweepOptions): Promise<void> {
 function isOrphan({ labels, createdAt }: PodSandbox | Container, options: SweepOptions): boolean {
   const { inventory, isStarting, orphanAgeMs, nowMs } = options;
   const containerId = readContainerId(labels);
-  const isYoung = nowMs - Number(createdAt / NANOS_PER_MS) < orphanAgeMs;
+  const isYoung = nowMs - toMs(createdAt) < orphanAgeMs;
   return !isYoung && !isStarting(containerId) && inventory.find(containerId) === undefined;
 }
 
@@ -128,14 +128,8 @@ async function sweepLogs(
   kept: ReadonlySet<string>,
 ): Promise<void> {
   for (const name of await readdir(logRoot).catch(() => [])) {
-    const containerId = name as ContainerId;
-    if (
-      !/^[0-9a-f]{64}$/.test(name) ||
-      kept.has(name) ||
-      isStarting(containerId) ||
-      inventory.find(containerId) !== undefined
-    )
-      continue;
+    if (!isContainerId(name) || kept.has(name)) continue;
+    if (isStarting(name) || inventory.find(name) !== undefined) continue;
     const directory = path.join(logRoot, name);
     const stats = await stat(directory).catch(() => undefined);
     if (stats !== undefined && nowMs - stats.mtimeMs >= orphanAgeMs)

@@ -5,9 +5,9 @@ import {
   type ContainerStatus as CriStatus,
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
-import { readContainerId, fromAnnotations } from './labels.js';
+import { fromAnnotations, readContainerId } from './labels.js';
+import { toMs } from './nanoseconds.js';
 
-const NANOS_PER_MS = 1_000_000n;
 /**
  * Address of endpoints in the network of the machine. Cloudless has no network between machines, so
  * these endpoints are reachable on the machine itself only.
@@ -128,8 +128,4 @@ export function parsePid(info: Readonly<Record<string, string>>): number | undef
   } catch {
     return undefined;
   }
-}
-
-function toMs(nanos: bigint): number {
-  return Number(nanos / NANOS_PER_MS);
 }

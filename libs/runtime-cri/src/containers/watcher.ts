@@ -35,7 +35,7 @@ export class Watcher {
   private stream: AbortController | undefined;
   private isStreamUnsupported = false;
   /** Monotonic time of the newest refresh. */
-  private refreshedAt = 0;
+  private refreshedAtMs = 0;
   /** Number of polls since each main process ended, by process id. */
   private readonly missedPolls = new Map<number, number>();
 
@@ -49,7 +49,7 @@ export class Watcher {
   /** Starts watching until no caller waits. Call it each time a caller begins to wait. */
   wake(): void {
     if (this.timer !== undefined || this.client.closed.aborted) return;
-    this.refreshedAt = this.clock.now();
+    this.refreshedAtMs = this.clock.now();
     this.openStream();
     this.scheduleNextPoll();
   }
@@ -69,14 +69,14 @@ export class Watcher {
   private async poll(): Promise<void> {
     if (!this.inventory.isWatched) return this.close();
     const ended = this.findEndedProcesses();
-    if (ended.length > MAX_SINGLE_REFRESHES || this.clock.now() - this.refreshedAt >= RELIST_MS)
+    if (ended.length > MAX_SINGLE_REFRESHES || this.clock.now() - this.refreshedAtMs >= RELIST_MS)
       await this.refreshAll();
     else await this.failReadersOnError(this.refreshEach(ended));
     if (this.timer !== undefined) this.scheduleNextPoll();
   }
 
   private async refreshAll(): Promise<void> {
-    this.refreshedAt = this.clock.now();
+    this.refreshedAtMs = this.clock.now();
     this.openStream(); // the stream ends when the runtime becomes unreachable
     await this.failReadersOnError(this.inventory.refreshAll());
   }

@@ -15,6 +15,7 @@ const MAX_STATUS_BYTES = 64 * 1024;
 /** Bytes of unread output above which reading from the connection pauses, until half are read. */
 const MAX_HELD_BYTES = 1024 * 1024;
 
+/** The connection and the command of {@link CommandStreams}. */
 export interface CommandStreamsOptions {
   /** The upgraded connection. */
   readonly socket: Duplex;

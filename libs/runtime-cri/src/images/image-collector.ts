@@ -11,6 +11,7 @@ import {
   type PulledImage,
 } from './select-images.js';
 
+/** What {@link ImageCollector} works with. */
 export interface ImageCollectorOptions {
   readonly client: CriClient;
   readonly ledger: ImageLedger;
@@ -152,10 +153,7 @@ export class ImageCollector {
     if (missingBytes > 0 && !this.isDiskShort) {
       this.options.log.warn(
         'the disk for images is nearly full, and no more images of this cluster can be removed',
-        {
-          missingBytes,
-          ...disk,
-        },
+        { missingBytes, ...disk },
       );
     }
     this.isDiskShort = missingBytes > 0;
@@ -172,7 +170,10 @@ export class ImageCollector {
       calls.listImages({}, { signal }),
     );
     return images.map(({ id, repoTags, repoDigests, size, pinned }) => ({
-      ...{ id, names: [...repoTags, ...repoDigests], sizeBytes: Number(size), isPinned: pinned },
+      id,
+      names: [...repoTags, ...repoDigests],
+      sizeBytes: Number(size),
+      isPinned: pinned,
     }));
   }
 

@@ -6,6 +6,7 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import { FileLock } from './file-lock.js';
 import type { PresentImage, PulledImage } from './select-images.js';
 
+/** Options of an {@link ImageLedger}. */
 export interface ImageLedgerOptions {
   /**
    * Absolute path of the directory for ledgers, created when it does not exist. Use the same

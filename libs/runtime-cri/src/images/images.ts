@@ -9,14 +9,15 @@ import {
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import {
+  createInvalidReferenceError,
   isInvalidReference,
   Pulls,
-  createInvalidReferenceError,
-  type PulledImage,
+  type ImageToPull,
   type PullRecorder,
   type PullWaiter,
 } from './pulls.js';
 
+/** What {@link Images} works with. */
 export interface ImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;
@@ -31,7 +32,7 @@ interface HeldImage {
   /** Id of the image in the container runtime. */
   readonly id: string;
   /** Monotonic time at which the hold began. */
-  readonly since: number;
+  readonly sinceMs: number;
   /** True when the start of the container has begun: the hold then does not expire. */
   isStarting: boolean;
 }
@@ -53,7 +54,7 @@ export class Images {
   private readonly runningLookups = new Map<string, Promise<string | undefined>>();
   private readonly pulls: Pulls;
   /** Monotonic time at which each image was last requested. */
-  private readonly requestedAt = new Map<string, number>();
+  private readonly requestedAtMs = new Map<string, number>();
   /** Resolves when the running removal of an image has ended; never rejects. */
   private removal: Promise<void> | undefined;
   /** Number of removals so far. */
@@ -77,7 +78,7 @@ export class Images {
     const { containerId, image = '' } = request;
     const id = await this.fetch(request, { progress, signal });
     if (signal.aborted) throw new StoppedError(signal.reason);
-    this.hold(containerId, { image, id, since: this.options.clock.now(), isStarting: false });
+    this.hold(containerId, { image, id, sinceMs: this.options.clock.now(), isStarting: false });
   }
 
   /**
@@ -94,7 +95,7 @@ export class Images {
       return prepared.id;
     }
     const id = await this.fetch(request, SILENT_WAITER);
-    this.hold(containerId, { image, id, since: this.options.clock.now(), isStarting: true });
+    this.hold(containerId, { image, id, sinceMs: this.options.clock.now(), isStarting: true });
     return id;
   }
 
@@ -115,7 +116,7 @@ export class Images {
    */
   getIdleMs(): ReadonlyMap<string, number> {
     const now = this.options.clock.now();
-    return new Map([...this.requestedAt].map(([id, atMs]) => [id, now - atMs]));
+    return new Map([...this.requestedAtMs].map(([id, atMs]) => [id, now - atMs]));
   }
 
   /**
@@ -133,7 +134,7 @@ export class Images {
     const onEnd = (): void => void (this.removal = undefined);
     this.removal = removal.then(onEnd, onEnd);
     await removal;
-    this.requestedAt.delete(id);
+    this.requestedAtMs.delete(id);
     return true;
   }
 
@@ -144,9 +145,9 @@ export class Images {
 
   /** Ends the holds of containers whose start has not begun in time. */
   private expire(): void {
-    const heldBefore = this.options.clock.now() - MAX_HOLD_MS;
-    for (const [containerId, { since, isStarting }] of this.held) {
-      if (!isStarting && since < heldBefore) this.held.delete(containerId);
+    const oldestMs = this.options.clock.now() - MAX_HOLD_MS;
+    for (const [containerId, { sinceMs, isStarting }] of this.held) {
+      if (!isStarting && sinceMs < oldestMs) this.held.delete(containerId);
     }
   }
 
@@ -173,7 +174,7 @@ export class Images {
   }
 
   /** @param wasMissing - False when the image may be present and only the policy requires a pull. */
-  private async pull(image: PulledImage, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
+  private async pull(image: ImageToPull, wasMissing: boolean, waiter: PullWaiter): Promise<string> {
     const id = await this.pulls.pullOrJoin(image, wasMissing, waiter);
     this.recordRequest(id);
     return id;
@@ -181,7 +182,7 @@ export class Images {
 
   /** Records a request for the image, which protects the image from {@link Images.removeIdle}. */
   private recordRequest(id: string): void {
-    this.requestedAt.set(id, this.options.clock.now());
+    this.requestedAtMs.set(id, this.options.clock.now());
   }
 
   /**

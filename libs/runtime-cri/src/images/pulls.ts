@@ -15,6 +15,7 @@ import type { CriClient } from '../client/cri-client.js';
  */
 export type PullRecorder = () => Promise<(id: string) => Promise<void>>;
 
+/** What {@link Pulls} works with. */
 export interface PullsOptions {
   readonly client: CriClient;
   readonly clock: Clock;
@@ -22,7 +23,7 @@ export interface PullsOptions {
 }
 
 /** An image to pull. */
-export interface PulledImage {
+export interface ImageToPull {
   readonly name: string;
   /** Credentials for the registry; absent: those of the container runtime, if any. */
   readonly credentials?: ImageCredentials;
@@ -46,10 +47,10 @@ interface Pulled {
 
 /** A running pull. */
 interface Pull {
-  readonly image: PulledImage;
+  readonly image: ImageToPull;
   readonly result: Promise<Pulled>;
   /** Monotonic time at which the pull began. */
-  readonly startedAt: number;
+  readonly startedAtMs: number;
   readonly cancel: AbortController;
   /** True when the pull began because the image was missing. */
   readonly wasMissing: boolean;
@@ -67,7 +68,7 @@ export class Pulls {
   constructor(private readonly options: PullsOptions) {}
 
   /** Returns true while an image is being pulled because it was missing. */
-  isPullingMissing(image: PulledImage): boolean {
+  isPullingMissing(image: ImageToPull): boolean {
     return this.find(image)?.wasMissing === true;
   }
 
@@ -81,13 +82,13 @@ export class Pulls {
    *   continues while another caller waits for it.
    */
   async pullOrJoin(
-    wanted: PulledImage,
+    wanted: ImageToPull,
     wasMissing: boolean,
     { progress, signal }: PullWaiter,
   ): Promise<string> {
     const image = wanted.name;
     const pull = this.find(wanted) ?? this.begin(wanted, wasMissing);
-    const tookMs = (): number => Math.round(this.options.clock.now() - pull.startedAt);
+    const tookMs = (): number => Math.round(this.options.clock.now() - pull.startedAtMs);
     progress({ kind: 'pulling', image });
     pull.waiters += 1;
     try {
@@ -105,7 +106,7 @@ export class Pulls {
     }
   }
 
-  private find({ name, credentials }: PulledImage): Pull | undefined {
+  private find({ name, credentials }: ImageToPull): Pull | undefined {
     return [...this.running].find(
       ({ image }) =>
         image.name === name &&
@@ -114,13 +115,13 @@ export class Pulls {
     );
   }
 
-  private begin(image: PulledImage, wasMissing: boolean): Pull {
+  private begin(image: ImageToPull, wasMissing: boolean): Pull {
     const cancel = new AbortController();
     const result = this.pull(image, cancel.signal);
     const pull: Pull = {
       image,
       result,
-      startedAt: this.options.clock.now(),
+      startedAtMs: this.options.clock.now(),
       cancel,
       wasMissing,
       waiters: 0,
@@ -137,7 +138,7 @@ export class Pulls {
   }
 
   private async pull(
-    { name: image, credentials }: PulledImage,
+    { name: image, credentials }: ImageToPull,
     cancelled: AbortSignal,
   ): Promise<Pulled> {
     const completeRecord = await this.options.record();
@@ -215,8 +216,6 @@ export function createInvalidReferenceError(image: string, cause: unknown): Clou
   return new CloudlessError(
     'invalid',
     `image: ${JSON.stringify(image)} is not an image reference`,
-    {
-      cause,
-    },
+    { cause },
   );
 }

@@ -91,17 +91,18 @@ function findCandidates({
   limits,
   nowMs,
 }: SelectionInput): readonly PresentImage[] {
-  const ours = new Map(
+  const pulls = new Map(
     pulled.filter((each) => each.cluster === cluster).map((each) => [each.id, each]),
   );
   return images
     .flatMap((image) => {
-      const pull = ours.get(image.id);
+      const pull = pulls.get(image.id);
       const usedAtMs = pull?.usedAtMs ?? nowMs;
-      const isOurs = pull !== undefined && image.names.every((name) => pull.names.includes(name));
+      const isOnlyPulled =
+        pull !== undefined && image.names.every((name) => pull.names.includes(name));
       const isUnused =
         !image.isPinned && ![image.id, ...image.names].some((name) => inUse.has(name));
-      return isOurs && isUnused && nowMs - usedAtMs >= limits.minIdleMs
+      return isOnlyPulled && isUnused && nowMs - usedAtMs >= limits.minIdleMs
         ? [{ image, usedAtMs }]
         : [];
     })

@@ -11,6 +11,7 @@ import { findFirstSequence, LogCursor, listNumberedFiles } from './log-cursor.js
 import type { LogFile } from './log-files.js';
 import { PartialLineResolver } from './partial-line-resolver.js';
 
+/** Arguments of {@link readLog}. */
 export interface LogReadOptions {
   /** Absolute path of the log directory of the container. */
   readonly directory: string;

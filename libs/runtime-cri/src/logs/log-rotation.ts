@@ -12,6 +12,7 @@ import { listLogFiles, toRotatedPath, findNextSequence, type LogFile } from './l
  */
 const LAST_WRITE_DELAY_MS = 250;
 
+/** Arguments of {@link rotateLog}. */
 export interface RotationOptions {
   /** Absolute path of the log directory of the container. */
   readonly directory: string;

@@ -6,6 +6,7 @@ import { confirmPacketFilter } from '../egress/confirm-packet-filter.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
+/** The container runtime to probe, and what this agent may do. */
 export interface CriProbeOptions extends Permissions {
   /** Absolute path of the Unix socket of the container runtime. */
   readonly socketPath: string;

@@ -6,7 +6,7 @@ import { makeDirectory } from '@cloudless/app-kit';
 import { readProcess } from './host-processes.js';
 
 /** Mount point of the cgroup hierarchies. */
-const CGROUP_ROOT = '/sys/fs/cgroup';
+export const CGROUP_ROOT = '/sys/fs/cgroup';
 /** File of a cgroup with the largest number of its processes and threads, or `max`. */
 const FILE = 'pids.max';
 
@@ -138,8 +138,6 @@ function createPidsLimitError(directory: string, cause: unknown): CloudlessError
   return new CloudlessError(
     'precondition',
     `limits.pids: the limit cannot be set in ${directory}: ${errorMessageOf(cause)}`,
-    {
-      cause,
-    },
+    { cause },
   );
 }

@@ -1,8 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
-
-/** Mount point of the cgroup hierarchies. */
-const CGROUP_ROOT = '/sys/fs/cgroup';
+import { CGROUP_ROOT } from './pids-limit.js';
 
 /**
  * Returns true when the kernel can limit the swap of a cgroup, so that a memory limit covers memory

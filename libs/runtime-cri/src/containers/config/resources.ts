@@ -34,13 +34,9 @@ export function toResources(
   kernel: KernelLimits,
 ): MessageInitShape<typeof LinuxContainerResourcesSchema> {
   const { cpuMillis, memoryBytes } = limits;
-  const quota =
-    cpuMillis === undefined
-      ? undefined
-      : Math.max(MIN_QUOTA_USEC, Math.round((cpuMillis * CPU_PERIOD_USEC) / 1_000));
   return {
     ...(requests?.cpuMillis === undefined ? {} : { cpuShares: toShares(requests.cpuMillis) }),
-    ...(quota === undefined ? {} : { cpuPeriod: BigInt(CPU_PERIOD_USEC), cpuQuota: BigInt(quota) }),
+    ...(cpuMillis === undefined ? {} : toCpuQuota(cpuMillis)),
     ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
     // This limit covers memory and swap together. It equals the memory limit, so there is no swap.
     ...(memoryBytes === undefined || !kernel.swap
@@ -72,6 +68,14 @@ const MAX_OOM_SCORE = 999;
 function toOomScore(reservedBytes: number, memoryBytes: number): bigint {
   const score = Math.floor(1_000 - (1_000 * reservedBytes) / memoryBytes);
   return BigInt(Math.min(MAX_OOM_SCORE, Math.max(MIN_OOM_SCORE, score)));
+}
+
+function toCpuQuota(cpuMillis: number): { readonly cpuPeriod: bigint; readonly cpuQuota: bigint } {
+  const quotaUsec = Math.round((cpuMillis * CPU_PERIOD_USEC) / 1_000);
+  return {
+    cpuPeriod: BigInt(CPU_PERIOD_USEC),
+    cpuQuota: BigInt(Math.max(MIN_QUOTA_USEC, quotaUsec)),
+  };
 }
 
 function toShares(cpuMillis: number): bigint {
