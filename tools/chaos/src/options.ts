@@ -1,9 +1,9 @@
-import { parseArgs } from 'node:util';
 import { faultNames, type FaultName } from './faults/names.js';
+import { UsageError, readFlags, readNumber } from './flags.js';
 
 /** Parsed flags of a run. */
 export interface ChaosOptions {
-  /** Faults in this order; undefined: chosen at random for {@link minutes}. */
+  /** Faults in this order; undefined: chosen at random for `minutes`. */
   readonly faults: readonly FaultName[] | undefined;
   readonly minutes: number;
   readonly seed: number;
@@ -33,6 +33,7 @@ export const SHORT_SCRIPT: readonly FaultName[] = [
   'cut-agent',
 ];
 
+/** Help text of the program. */
 export const USAGE = `Usage: npm run chaos -- [flags]
 
 Runs three etcd members, coordinators and agents in network namespaces, with clients, and injects
@@ -56,61 +57,40 @@ Linux, root, etcd and nft.
 Faults: ${faultNames.join(', ')}
 `;
 
-/** What is wrong with the flags. */
-export class UsageError extends Error {}
-
 /**
  * Parses the flags.
  * @param seed - The seed when no flag names one.
  * @throws {@link UsageError} for an unknown flag or fault, or a number out of its range.
  */
 export function parseOptions(args: readonly string[], seed: number): ChaosOptions {
-  const { values } = readFlags(args);
-  const number = (name: keyof typeof values, fallback: number, min: number, max: number) => {
-    const text = values[name];
-    const value = text === undefined ? fallback : Number(text);
-    if (!(value >= min && value <= max))
-      throw new UsageError(`--${name} ${String(text)}: give a number from ${min} to ${max}`);
-    return value;
-  };
+  const values = readFlags(args, {
+    minutes: { type: 'string' },
+    seed: { type: 'string' },
+    short: { type: 'boolean' },
+    faults: { type: 'string' },
+    writers: { type: 'string' },
+    coordinators: { type: 'string' },
+    agents: { type: 'string' },
+    outage: { type: 'string' },
+    previous: { type: 'string' },
+    strict: { type: 'boolean' },
+    untimed: { type: 'boolean' },
+    logs: { type: 'string' },
+  });
   if (values.strict === true && values.untimed === true)
     throw new UsageError('--strict and --untimed exclude each other: give one of them');
   return {
     faults: values.short === true ? SHORT_SCRIPT : parseFaults(values.faults),
-    minutes: number('minutes', 5, 0.1, 1_440),
-    seed: number('seed', seed, 0, Number.MAX_SAFE_INTEGER),
-    writers: number('writers', 50, 1, 1_000),
-    coordinators: number('coordinators', 3, 1, 3),
-    agents: number('agents', 5, 2, 9),
-    outageMs: number('outage', 10, 1, 3_600) * 1_000,
+    minutes: readNumber('minutes', values.minutes, 5, [0.1, 1_440]),
+    seed: readNumber('seed', values.seed, seed, [0, Number.MAX_SAFE_INTEGER]),
+    writers: readNumber('writers', values.writers, 50, [1, 1_000]),
+    coordinators: readNumber('coordinators', values.coordinators, 3, [1, 3]),
+    agents: readNumber('agents', values.agents, 5, [2, 9]),
+    outageMs: readNumber('outage', values.outage, 10, [1, 3_600]) * 1_000,
     previousBundle: values.previous,
     timeFactor: values.untimed === true ? undefined : values.strict === true ? 1 : TOLERANCE,
     logs: values.logs ?? '/tmp/cloudless-chaos',
   };
-}
-
-function readFlags(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        minutes: { type: 'string' },
-        seed: { type: 'string' },
-        short: { type: 'boolean' },
-        faults: { type: 'string' },
-        writers: { type: 'string' },
-        coordinators: { type: 'string' },
-        agents: { type: 'string' },
-        outage: { type: 'string' },
-        previous: { type: 'string' },
-        strict: { type: 'boolean' },
-        untimed: { type: 'boolean' },
-        logs: { type: 'string' },
-      },
-    });
-  } catch (reason) {
-    throw new UsageError(String((reason as Error).message));
-  }
 }
 
 /** Parses `kill-leader*3,step-down`. */

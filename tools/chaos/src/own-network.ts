@@ -4,6 +4,8 @@ import { findMachinesProblem } from '@cloudless/e2e';
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Set for the process that has the network namespace. */
 const INSIDE = 'CLOUDLESS_CHAOS_INSIDE';
+/** Exit code of a run that a signal ended. */
+export const EXIT_STOPPED = 130;
 /** Exit code when the process in the network namespace ended by a signal. */
 const EXIT_KILLED = 1;
 
@@ -35,7 +37,7 @@ export function runInside(): Promise<number> {
 }
 
 /** Returns a signal that aborts when the run must end early. */
-export function untilStopped(): AbortSignal {
+export function createStopSignal(): AbortSignal {
   const stopping = new AbortController();
   for (const signal of STOP_SIGNALS) process.on(signal, () => stopping.abort());
   process.stdin.once('end', () => stopping.abort()).resume();

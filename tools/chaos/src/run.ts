@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { findReplicaChanges } from './checks/replica-changes.js';
 import { countWritesWithin, findNextLeader, findLongestPause } from './checks/write-times.js';
@@ -10,6 +11,7 @@ import { waitUntilProcessesMatch } from './load/replica-processes.js';
 import { readReplicas, startWorkloads, waitUntilSettled } from './load/workloads.js';
 import type { ChaosOptions } from './options.js';
 import { formatMs, type Outcome } from './outcome.js';
+import { EXIT_STOPPED } from './own-network.js';
 import { World } from './world/world.js';
 
 /** Members of etcd. */
@@ -23,8 +25,6 @@ const RECOVERED_WITHIN_MS = 60_000;
  * still dial a coordinator that did not answer find the leader meanwhile.
  */
 const AFTER_MS = 3_000;
-/** Exit code of a run that a signal ended. */
-const EXIT_STOPPED = 130;
 
 /** Faults and outcomes of a run, and what is wrong at its end. */
 export interface RunResult {
@@ -112,7 +112,7 @@ async function runFault(
   } catch (reason) {
     violations.push(`not as desired after ${formatMs(RECOVERED_WITHIN_MS)}: ${String(reason)}`);
   }
-  await new Promise((resolve) => setTimeout(resolve, AFTER_MS));
+  await pause(AFTER_MS);
   const after = await readReplicas(world, RECOVERED_WITHIN_MS);
   for (const [name, replicas] of before)
     for (const change of findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced))
@@ -142,7 +142,10 @@ async function runFault(
   };
 }
 
-/** @param timeFactor - Factor of the time limits; undefined: there are none. */
+/**
+ * Compares the times of writes with what the fault allows.
+ * @param timeFactor - Factor of the time limits; undefined: there are none.
+ */
 function findTimeViolations(
   result: FaultResult,
   { attempts }: Seen,

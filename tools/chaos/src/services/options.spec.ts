@@ -4,8 +4,8 @@ describe('parseServiceOptions', () => {
   it('runs all events, the other clients and the change of the password by default', () => {
     expect(parseServiceOptions([])).toMatchObject({
       events: eventNames,
-      clients: true,
-      passwords: true,
+      runsClients: true,
+      changesPasswords: true,
       nodes: 3,
       rate: 200,
       outageMs: 60_000,
@@ -21,8 +21,8 @@ describe('parseServiceOptions', () => {
       parseServiceOptions(['--events', 'none', '--no-clients', '--no-passwords']),
     ).toMatchObject({
       events: [],
-      clients: false,
-      passwords: false,
+      runsClients: false,
+      changesPasswords: false,
     });
   });
 

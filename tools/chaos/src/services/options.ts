@@ -1,5 +1,4 @@
-import { parseArgs } from 'node:util';
-import { UsageError } from '../options.js';
+import { UsageError, readFlags, readNumber } from '../flags.js';
 
 /** Events in the order in which they happen without `--events`. */
 export const eventNames = [
@@ -17,15 +16,16 @@ export const eventNames = [
   'kill-client-agent-and-proxy',
 ] as const;
 
+/** Name of an event. */
 export type EventName = (typeof eventNames)[number];
 
 /** Parsed flags of a run. */
 export interface ServiceOptions {
   readonly events: readonly EventName[];
-  /** Runs dig, curl, h2load, iperf3, nc, dnsperf and psql as clients. */
-  readonly clients: boolean;
-  /** Changes the password of PostgreSQL, a secret, while clients use it. */
-  readonly passwords: boolean;
+  /** True: runs dig, curl, h2load, iperf3, nc, dnsperf and psql as clients. */
+  readonly runsClients: boolean;
+  /** True: changes the password of PostgreSQL, a secret, while clients use it. */
+  readonly changesPasswords: boolean;
   /** Nodes with replicas. */
   readonly nodes: number;
   /** Time for which there is no coordinator, milliseconds. */
@@ -38,6 +38,7 @@ export interface ServiceOptions {
   readonly logs: string;
 }
 
+/** Help text of the program. */
 export const SERVICE_USAGE = `Usage: npm run chaos:services -- [flags]
 
 Runs a cluster in network namespaces, and a client that sends 200 requests a second to the virtual
@@ -63,48 +64,26 @@ psql and postgres; for the other clients also dig, curl, h2load, iperf3, nc and 
  * @throws {@link UsageError} for an unknown flag or event, or a number out of its range.
  */
 export function parseServiceOptions(args: readonly string[]): ServiceOptions {
-  const { values } = readFlags(args);
-  const number = (
-    name: 'nodes' | 'outage' | 'rate',
-    fallback: number,
-    min: number,
-    max: number,
-  ): number => {
-    const value = Number(values[name] ?? fallback);
-    if (!(value >= min && value <= max))
-      throw new UsageError(`--${name} ${values[name]}: give a number from ${min} to ${max}`);
-    return value;
-  };
+  const values = readFlags(args, {
+    events: { type: 'string' },
+    'no-clients': { type: 'boolean' },
+    'no-passwords': { type: 'boolean' },
+    nodes: { type: 'string' },
+    rate: { type: 'string' },
+    outage: { type: 'string' },
+    strict: { type: 'boolean' },
+    logs: { type: 'string' },
+  });
   return {
     events: parseEvents(values.events),
-    clients: values['no-clients'] !== true,
-    passwords: values['no-passwords'] !== true,
-    nodes: Math.floor(number('nodes', 3, 3, 8)),
-    rate: number('rate', 200, 10, 2_000),
-    outageMs: number('outage', 60, 1, 3_600) * 1_000,
+    runsClients: values['no-clients'] !== true,
+    changesPasswords: values['no-passwords'] !== true,
+    nodes: Math.floor(readNumber('nodes', values.nodes, 3, [3, 8])),
+    rate: readNumber('rate', values.rate, 200, [10, 2_000]),
+    outageMs: readNumber('outage', values.outage, 60, [1, 3_600]) * 1_000,
     isTimed: values.strict === true,
     logs: values.logs ?? '/tmp/cloudless-services',
   };
-}
-
-function readFlags(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        events: { type: 'string' },
-        'no-clients': { type: 'boolean' },
-        'no-passwords': { type: 'boolean' },
-        nodes: { type: 'string' },
-        rate: { type: 'string' },
-        outage: { type: 'string' },
-        strict: { type: 'boolean' },
-        logs: { type: 'string' },
-      },
-    });
-  } catch (reason) {
-    throw new UsageError(String((reason as Error).message));
-  }
 }
 
 function parseEvents(text: string | undefined): readonly EventName[] {

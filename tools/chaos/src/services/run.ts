@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { EXIT_STOPPED } from '../own-network.js';
 import { World } from '../world/world.js';
 import {
   EVENTS,
@@ -17,12 +18,16 @@ import { ServiceCluster } from './service-cluster.js';
 import { Traffic } from './traffic.js';
 import { judge, type Verdict } from './verdict.js';
 
-/** Exit code of a run that a signal ended. */
-const EXIT_STOPPED = 130;
 /** Time between the end of an event and its verdict, milliseconds. */
 const AFTER_MS = 2_000;
 /** Longest time of an event without outage, milliseconds. */
 const EVENT_WITHIN_MS = 240_000;
+
+/** What became of an event. */
+interface EventOutcome extends Verdict {
+  /** Observations beside the figures. */
+  readonly notes: readonly string[];
+}
 
 /**
  * Runs a cluster, the client and the events, then the other clients and the change of the password.
@@ -47,8 +52,8 @@ export async function runServices(
   try {
     await cluster.start(options.nodes);
     if (options.events.length > 0) violations.push(...(await runEvents(cluster, options, print)));
-    if (options.clients) violations.push(...(await runForeignClients(cluster, print)));
-    if (options.passwords) violations.push(...(await rotatePasswords(cluster, print)));
+    if (options.runsClients) violations.push(...(await runForeignClients(cluster, print)));
+    if (options.changesPasswords) violations.push(...(await rotatePasswords(cluster, print)));
     return violations;
   } finally {
     await stop();
@@ -69,9 +74,9 @@ async function runEvents(
   try {
     await traffic.take(Date.now());
     const run = async (event: EventName): Promise<void> => {
-      const verdict = await runEvent(event, { cluster, traffic, outageMs }, isTimed);
-      print(formatVerdict(event, verdict));
-      violations.push(...verdict.violations.map((text) => `${event}: ${text}`));
+      const outcome = await runEvent(event, { cluster, traffic, outageMs }, isTimed);
+      print(formatOutcome(event, outcome));
+      violations.push(...outcome.violations.map((text) => `${event}: ${text}`));
     };
     for (const event of events) {
       // an event before may have moved all replicas away from a node
@@ -89,7 +94,7 @@ async function runEvent(
   event: EventName,
   context: EventContext,
   isTimed: boolean,
-): Promise<Verdict & { readonly notes: readonly string[] }> {
+): Promise<EventOutcome> {
   const limit = pause(EVENT_WITHIN_MS + context.outageMs, undefined, { ref: false });
   const result = await Promise.race([
     EVENTS[event](context),
@@ -117,20 +122,17 @@ async function findEndedReplicas(cluster: ServiceCluster): Promise<(replicaId: s
   return (replicaId) => !running.has(replicaId);
 }
 
-function formatVerdict(
-  event: EventName,
-  verdict: Verdict & { readonly notes: readonly string[] },
-): string {
-  const { requests, failedNew, failedKept, repeated, recoveredMs, p99Ms, slowestMs } = verdict;
+function formatOutcome(event: EventName, outcome: EventOutcome): string {
+  const { requests, failedNew, failedKept, repeated, recoveredMs, p99Ms, slowestMs } = outcome;
   const recovered = recoveredMs === undefined ? '' : `, recovered ${Math.round(recoveredMs)} ms`;
   return [
-    `${verdict.violations.length === 0 ? 'ok  ' : 'FAIL'} ${event}: ${requests} requests`,
+    `${outcome.violations.length === 0 ? 'ok  ' : 'FAIL'} ${event}: ${requests} requests`,
     `failed over new connections ${failedNew}, over kept ones ${failedKept}`,
     `repeated after a close ${repeated}${recovered}`,
     `P99 ${Math.round(p99Ms)} ms, slowest ${Math.round(slowestMs)} ms`,
-    `slower than 1 s ${verdict.slow}, not sent ${verdict.notSent}`,
-    ...verdict.notes.map((text) => `\n     ${text}`),
-    ...verdict.violations.map((text) => `\n     VIOLATION: ${text}`),
+    `slower than 1 s ${outcome.slow}, not sent ${outcome.notSent}`,
+    ...outcome.notes.map((text) => `\n     ${text}`),
+    ...outcome.violations.map((text) => `\n     VIOLATION: ${text}`),
   ].join(', ');
 }
 

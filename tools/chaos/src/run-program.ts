@@ -1,0 +1,68 @@
+import { setMaxListeners } from 'node:events';
+import { UsageError } from './flags.js';
+import { createStopSignal, findProblem, isInside, runInside } from './own-network.js';
+
+const EXIT_VIOLATION = 1;
+const EXIT_USAGE = 2;
+/** The machine lacks something that a run needs. */
+const EXIT_CANNOT_RUN = 3;
+
+/** A program that runs a cluster and checks what its clients see. */
+export interface ChaosProgram<Options extends { readonly logs: string }> {
+  /** Name of the program in messages. */
+  readonly name: string;
+  readonly usage: string;
+  /** Parses the flags. Throws {@link UsageError} when they are wrong. */
+  readonly parse: (args: readonly string[]) => Options;
+  /** Returns the names of other programs that must be installed. */
+  readonly listPrograms: (options: Options) => readonly string[];
+  /** Runs the cluster, prints lines of progress, and returns the violations. */
+  readonly run: (
+    options: Options,
+    print: (line: string) => void,
+    stopSignal: AbortSignal,
+  ) => Promise<readonly string[]>;
+}
+
+/**
+ * Runs a program with the arguments of this process, in a network namespace of its own, and ends
+ * this process.
+ */
+export async function runProgram<Options extends { readonly logs: string }>(
+  program: ChaosProgram<Options>,
+): Promise<never> {
+  try {
+    process.exit(await runToExitCode(program));
+  } catch (reason) {
+    if (!(reason instanceof UsageError)) throw reason;
+    process.stderr.write(`${program.name}: ${reason.message}\n\n${program.usage}`);
+    process.exit(EXIT_USAGE);
+  }
+}
+
+async function runToExitCode<Options extends { readonly logs: string }>({
+  name,
+  usage,
+  parse,
+  listPrograms,
+  run,
+}: ChaosProgram<Options>): Promise<number> {
+  const args = process.argv.slice(2);
+  if (args.includes('--help')) {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const options = parse(args);
+  const problem = findProblem(listPrograms(options));
+  if (problem !== undefined) {
+    process.stderr.write(`${name}: cannot run here: ${problem}\n`);
+    return EXIT_CANNOT_RUN;
+  }
+  if (!isInside()) return runInside();
+  setMaxListeners(0);
+  const print = (line: string): void => void process.stdout.write(`${line}\n`);
+  const violations = await run(options, print, createStopSignal());
+  for (const text of violations) print(`VIOLATION: ${text}`);
+  print(`logs of all programs: ${options.logs}`);
+  return violations.length === 0 ? 0 : EXIT_VIOLATION;
+}
