@@ -2,14 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Rollout_Promotion, Rollout_Strategy } from '@cloudless/api';
 import { REQUEST_APP } from '@cloudless/e2e';
+import { requireItem } from '../require-item.js';
 import type { AgentMachine } from '../world/agent-machine.js';
-import {
-  killProcesses,
-  listProcesses,
-  requireItem,
-  type ServiceCluster,
-  type Spec,
-} from './service-cluster.js';
+import { killProcesses, listProcesses, type ServiceCluster, type Spec } from './service-cluster.js';
 import type { EventName } from './options.js';
 import type { Traffic } from './traffic.js';
 import { measurePercent, type Allowance } from './verdict.js';
@@ -21,8 +16,12 @@ const REPLICAS = 6;
 const SAMPLE = 1_000;
 /** Largest difference between the share of a canary and its weight, percentage points. */
 const SHARE_TOLERANCE = 5;
-/** Time in which a proxy that was killed is back, milliseconds. */
-const KEEP_MS = 2_000;
+/** Time in which new weights reach the proxies, and in which a killed proxy is back, milliseconds. */
+const PAUSE_MS = 2_000;
+/** Time for a change, with its repetitions, milliseconds. */
+const CALL_WITHIN_MS = 2_000;
+/** Time for the return of a node, milliseconds. */
+const READY_WITHIN_MS = 60_000;
 /** Command lines of the network proxies contain this text. */
 const PROXY = 'network-proxy';
 
@@ -40,7 +39,8 @@ export interface EventResult extends Allowance {
   readonly problems?: readonly string[];
 }
 
-const RATES = { minReadyDuration: durationFromMs(500) };
+/** Lets a rollout go on half a second after a replica is ready. */
+const QUICK_ROLLOUT = { minReadyDuration: durationFromMs(500) };
 
 /** Spec of the workload that the client uses. */
 export const WEB_SPEC: Spec = {
@@ -49,7 +49,7 @@ export const WEB_SPEC: Spec = {
   ports: [{ name: 'http', containerPort: 80 }],
   expose: [{ name: 'http', port: 80 }],
   replicas: REPLICAS,
-  rollout: RATES,
+  rollout: QUICK_ROLLOUT,
 };
 
 /** Workload on the node of the client. */
@@ -61,8 +61,21 @@ export const NEIGHBOUR_SPEC: Spec = {
 /** Version in the answers of the newest replicas. */
 let version = 1;
 
+/** Begins the next version, and returns its environment. */
+function beginNextVersion(): { readonly VERSION: string } {
+  version += 1;
+  return { VERSION: String(version) };
+}
+
+/** Measures which part of the new connections the newest version answers, in percent. */
+async function measureShare(traffic: Traffic): Promise<number> {
+  const fromMs = Date.now();
+  await traffic.waitForRequests(SAMPLE);
+  return measurePercent(traffic.read(), String(version), fromMs, Date.now());
+}
+
 async function updateRolling({ cluster }: EventContext): Promise<EventResult> {
-  await cluster.update(WEB, { rollout: RATES, env: { VERSION: String((version += 1)) } });
+  await cluster.update(WEB, { rollout: QUICK_ROLLOUT, env: beginNextVersion() });
   await cluster.waitUntilSettled(WEB);
   return {};
 }
@@ -75,8 +88,8 @@ async function updateByWeight({ cluster, traffic }: EventContext): Promise<Event
     { replicas: 2, weightPercent: 50, promotion },
   ];
   await cluster.update(WEB, {
-    rollout: { ...RATES, steps },
-    env: { VERSION: String((version += 1)) },
+    rollout: { ...QUICK_ROLLOUT, steps },
+    env: beginNextVersion(),
   });
   const notes: string[] = [];
   const problems: string[] = [];
@@ -85,31 +98,27 @@ async function updateByWeight({ cluster, traffic }: EventContext): Promise<Event
       const rollout = status?.rollout;
       return rollout?.waitsForPromotion === true && rollout.step === index + 1;
     });
-    await pause(KEEP_MS); // the weights have reached the proxies
-    const fromMs = Date.now();
-    await traffic.waitForRequests(SAMPLE);
-    const share = measurePercent(traffic.read(), String(version), fromMs, Date.now());
+    await pause(PAUSE_MS); // the weights have reached the proxies
+    const share = await measureShare(traffic);
     notes.push(`weight ${weightPercent}: ${share.toFixed(1)} % of new connections`);
     if (Math.abs(share - weightPercent) > SHARE_TOLERANCE)
       problems.push(`weight ${weightPercent}: ${share.toFixed(1)} % of new connections`);
     const rolledOut = requireItem(status?.rollout).version;
     await cluster.world.call(
       (client, options) => client.promoteRollout({ name: WEB, version: rolledOut }, options),
-      KEEP_MS,
+      CALL_WITHIN_MS,
     );
   }
   await cluster.waitUntilSettled(WEB);
-  const fromMs = Date.now();
-  await traffic.waitForRequests(SAMPLE);
-  const share = measurePercent(traffic.read(), String(version), fromMs, Date.now());
+  const share = await measureShare(traffic);
   notes.push(`after the rollout: ${share.toFixed(1)} %`);
   if (share !== 100) problems.push(`after the rollout: ${share.toFixed(1)} %`);
   return { notes, problems };
 }
 
 async function switchBlueGreen({ cluster }: EventContext): Promise<EventResult> {
-  const rollout = { ...RATES, strategy: Rollout_Strategy.BLUE_GREEN };
-  await cluster.update(WEB, { rollout, env: { VERSION: String((version += 1)) } });
+  const rollout = { ...QUICK_ROLLOUT, strategy: Rollout_Strategy.BLUE_GREEN };
+  await cluster.update(WEB, { rollout, env: beginNextVersion() });
   await cluster.waitUntilSettled(WEB);
   return {};
 }
@@ -130,7 +139,7 @@ async function killNode({ cluster }: EventContext): Promise<EventResult> {
   const { replicas } = requireItem((await cluster.waitUntilReplaced(WEB, agent.name)).status);
   const tookMs = Date.now() - brokenAtMs;
   agent.start();
-  await cluster.world.waitUntilNodesReady(SETTLE_MS);
+  await cluster.world.waitUntilNodesReady(READY_WITHIN_MS);
   const notes = [`${replicas.length} replicas elsewhere after ${(tookMs / 1_000).toFixed(1)} s`];
   return { brokenAtMs, endsReplica, notes };
 }
@@ -143,7 +152,7 @@ async function unplugNode({ cluster }: EventContext): Promise<EventResult> {
   cluster.world.machines.setConnected(agent.machine, false);
   await cluster.waitUntilReplaced(WEB, agent.name);
   cluster.world.machines.setConnected(agent.machine, true);
-  await cluster.world.waitUntilNodesReady(SETTLE_MS);
+  await cluster.world.waitUntilNodesReady(READY_WITHIN_MS);
   await cluster.waitUntilSettled(WEB);
   return { brokenAtMs, endsReplica };
 }
@@ -152,7 +161,7 @@ async function unplugNode({ cluster }: EventContext): Promise<EventResult> {
 async function killAgents({ cluster }: EventContext): Promise<EventResult> {
   for (const agent of [requireItem(cluster.servers[0]), cluster.client]) {
     await agent.kill('SIGKILL');
-    await pause(KEEP_MS);
+    await pause(PAUSE_MS);
     agent.start();
     await agent.program.waitForLog('session established');
   }
@@ -160,7 +169,10 @@ async function killAgents({ cluster }: EventContext): Promise<EventResult> {
   return {};
 }
 
-/** Kills the proxy of a node; its agent starts another. */
+/**
+ * Kills the proxy of a node; its agent starts another.
+ * @param isAgentKilled - True: kills the agent as well, and starts it again.
+ */
 const killProxy =
   (choose: (cluster: ServiceCluster) => AgentMachine, isAgentKilled: boolean) =>
   async ({ cluster }: EventContext): Promise<EventResult> => {
@@ -174,7 +186,7 @@ const killProxy =
       await agent.program.exited;
       agent.start();
     }
-    await pause(KEEP_MS);
+    await pause(PAUSE_MS);
     await cluster.waitUntilSettled(WEB);
     return { brokenAtMs, endsReplica, notes: [`killed ${proxies.length} proxies`] };
   };
@@ -183,7 +195,7 @@ async function stopCoordinators({ cluster, outageMs }: EventContext): Promise<Ev
   for (const coordinator of cluster.world.coordinators) await coordinator.kill('SIGKILL');
   await pause(outageMs);
   await cluster.world.heal();
-  await cluster.world.waitUntilNodesReady(SETTLE_MS);
+  await cluster.world.waitUntilNodesReady(READY_WITHIN_MS);
   await cluster.waitUntilSettled(WEB);
   return {};
 }
@@ -200,8 +212,6 @@ async function upgradeProxies({ cluster }: EventContext): Promise<EventResult> {
   await cluster.waitUntilSettled(WEB);
   return {};
 }
-
-const SETTLE_MS = 60_000;
 
 /** Returns a function that tells whether a replica ran on a node now. */
 async function findReplicasOf(

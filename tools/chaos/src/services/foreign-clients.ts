@@ -1,9 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { requireItem, type ServiceCluster } from './service-cluster.js';
+import { requireItem } from '../require-item.js';
+import type { ServiceCluster } from './service-cluster.js';
 import { prepareForeignWorkloads } from './foreign-workloads.js';
 import { POSTGRES } from './postgres.js';
-import { findSessionFault } from './session-answers.js';
+import { findSessionFault, formatSession } from './session-answers.js';
 
 /** Programs that the run needs. */
 export const FOREIGN_PROGRAMS = [
@@ -120,10 +121,8 @@ async function loadDns({ cluster, addresses, run }: ForeignContext): Promise<Fin
 /** Keeps a session with a query every 100 ms while another workload and another node change. */
 async function keepSession({ cluster, addresses }: ForeignContext): Promise<Finding> {
   const stop = join(cluster.world.directory, 'stop-psql');
-  const query = 'select $n, pg_backend_pid();';
-  const loop = `n=0; while [ ! -e ${stop} ]; do n=$((n+1)); echo "${query}"; sleep 0.1; done`;
-  const psql = `psql -h ${addresses.get('postgres')} -U postgres -AtX -F " " -v ON_ERROR_STOP=1`;
-  const session = cluster.client.machine.start(`(${loop}) | ${psql}`);
+  const command = formatSession(requireItem(addresses.get('postgres')), 'postgres', stop);
+  const session = cluster.client.machine.start(command);
   await session.waitForLine((line) => line.startsWith('5 '));
   await cluster.update('site', { env: { VERSION: '2' } });
   await cluster.waitUntilSettled('site');

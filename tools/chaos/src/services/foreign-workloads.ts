@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Port_Protocol } from '@cloudless/api';
 import { REQUEST_APP } from '@cloudless/e2e';
+import { requireItem } from '../require-item.js';
 import { POSTGRES, asNobody, makeDirectoryOfNobody } from './postgres.js';
-import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
+import type { ServiceCluster, Spec } from './service-cluster.js';
 
 /** A server that answers every HTTP/2 request with the id of its replica. */
 const HTTP2_SERVER = `require('node:http2').createServer((request, response) =>

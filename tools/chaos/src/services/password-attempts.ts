@@ -1,5 +1,5 @@
 /** One connection of a client that uses a password. */
-export interface Attempt {
+export interface PasswordAttempt {
   /** Time of the wall clock at which the attempt began, milliseconds. */
   readonly atMs: number;
   /** First part of the password: `v1`, `v2`, … */
@@ -26,7 +26,7 @@ export const REFUSED = /password authentication failed/;
  * Reads the lines `<milliseconds> <version> <answer or error>`. A line that is not complete is left
  * out.
  */
-export function parseAttempts(text: string): readonly Attempt[] {
+export function parseAttempts(text: string): readonly PasswordAttempt[] {
   return text
     .split('\n')
     .slice(0, -1)
@@ -42,7 +42,10 @@ export function parseAttempts(text: string): readonly Attempt[] {
  * @param allowed - Errors that may happen besides the refusal of a password; absent: none.
  * @throws Error with the first error of another kind.
  */
-export function judgeAttempts(attempts: readonly Attempt[], allowed?: RegExp): AttemptCounts {
+export function judgeAttempts(
+  attempts: readonly PasswordAttempt[],
+  allowed?: RegExp,
+): AttemptCounts {
   const unanswered = attempts.flatMap(({ atMs, error }) =>
     error === undefined ? [] : [{ atMs, error }],
   );

@@ -2,7 +2,14 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Reload_Mode as ReloadMode, Rollout_Strategy as Strategy } from '@cloudless/api';
-import { REFUSED, judgeAttempts, parseAttempts, type Attempt } from './password-attempts.js';
+import type { RunningProgram } from '@cloudless/e2e';
+import { requireItem } from '../require-item.js';
+import {
+  REFUSED,
+  judgeAttempts,
+  parseAttempts,
+  type PasswordAttempt,
+} from './password-attempts.js';
 import {
   CLIENTS,
   CLIENT_SCRIPT,
@@ -12,8 +19,8 @@ import {
   makeDatabase,
   type PasswordRole,
 } from './password-workloads.js';
-import { requireItem, type ServiceCluster, type Spec } from './service-cluster.js';
-import { findSessionFault } from './session-answers.js';
+import type { ServiceCluster, Spec } from './service-cluster.js';
+import { findSessionFault, formatSession } from './session-answers.js';
 
 const DATABASE = 'database';
 const CLIENT = 'database-client';
@@ -95,7 +102,7 @@ class PasswordScene {
     const stop = join(cluster.world.directory, `stop-session-${this.passwords}`);
     const session = this.startSession(stop);
     await session.waitForLine((line) => line.startsWith('5 '));
-    const seen = this.attempts().length;
+    const seen = this.readAttempts().length;
     const old = this.password;
     const beganMs = Date.now();
     await this.setPassword(this.passwords + 1);
@@ -124,7 +131,7 @@ class PasswordScene {
   async rotateByRoles(): Promise<string> {
     await this.useReload(ReloadMode.SIGNAL);
     await this.waitUntilAnswered();
-    const seen = this.attempts().length;
+    const seen = this.readAttempts().length;
     const beganMs = Date.now();
     const former = { role: this.role, password: this.password };
     const role = requireItem(ROLES.find((each) => each !== former.role));
@@ -148,7 +155,7 @@ class PasswordScene {
    */
   async undo(): Promise<string> {
     const [newest, earlier] = [this.password, formatPassword(this.passwords - 1)];
-    const seen = this.attempts().length;
+    const seen = this.readAttempts().length;
     const beganMs = Date.now();
     await this.cluster.ctl('rollout', 'undo', DATABASE, '--yes', '--wait');
     const answers = [await this.query(earlier), await this.query(newest)];
@@ -203,11 +210,10 @@ class PasswordScene {
     return requireItem(status?.replicas[0]).id;
   }
 
-  private startSession(stop: string) {
-    const query = 'select $n, pg_backend_pid();';
-    const loop = `n=0; while [ ! -e ${stop} ]; do n=$((n+1)); echo "${query}"; sleep 0.1; done`;
-    const psql = `psql -h ${this.address} -U ${this.role} -AtX -F " " -v ON_ERROR_STOP=1 postgres`;
-    return this.cluster.client.machine.start(`(${loop}) | ${psql}`, { PGPASSWORD: this.password });
+  /** Starts a session that ends when the file `stop` exists. */
+  private startSession(stop: string): RunningProgram {
+    const command = formatSession(this.address, this.role, stop);
+    return this.cluster.client.machine.start(command, { PGPASSWORD: this.password });
   }
 
   /** Connects with a password, and returns the answer or the error. */
@@ -218,22 +224,22 @@ class PasswordScene {
   }
 
   private async waitForAnswer(role: PasswordRole, password: string, wanted: RegExp): Promise<void> {
-    await this.cluster.until(
+    await this.cluster.waitUntil(
       async () => wanted.test(await this.query(password, role)),
       `the answer for ${role} is not ${String(wanted)}`,
     );
   }
 
-  private attempts(): readonly Attempt[] {
+  private readAttempts(): readonly PasswordAttempt[] {
     return existsSync(this.results) ? parseAttempts(readFileSync(this.results, 'utf8')) : [];
   }
 
   /** Waits until the newest attempts were all answered, with the newest password. */
-  private async waitUntilAnswered(): Promise<readonly Attempt[]> {
+  private async waitUntilAnswered(): Promise<readonly PasswordAttempt[]> {
     const version = `v${this.passwords}`;
-    let attempts: readonly Attempt[] = [];
-    await this.cluster.until(async () => {
-      attempts = this.attempts();
+    let attempts: readonly PasswordAttempt[] = [];
+    await this.cluster.waitUntil(async () => {
+      attempts = this.readAttempts();
       const newest = attempts.slice(-SETTLED_ATTEMPTS);
       return (
         newest.length === SETTLED_ATTEMPTS &&
@@ -260,7 +266,7 @@ const useSecret = (mode: ReloadMode): NonNullable<Spec['secrets']> => [
  * @param allowed - As of {@link judgeAttempts}.
  */
 function describeAttempts(
-  attempts: readonly Attempt[],
+  attempts: readonly PasswordAttempt[],
   version: string,
   beganMs: number,
   allowed?: RegExp,

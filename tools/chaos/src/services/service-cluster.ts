@@ -4,19 +4,21 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Workload, WorkloadSpecSchema } from '@cloudless/api';
 import { findBundle, runToEnd, type Machine } from '@cloudless/e2e';
+import { requireItem } from '../require-item.js';
 import type { AgentMachine } from '../world/agent-machine.js';
 import type { World } from '../world/world.js';
 
 /** Port at which proxies accept connections of other nodes. */
 const MESH_PORT = 9443;
 /** Time for a rollout, a drain or the return of a node, milliseconds. */
-export const SETTLED_WITHIN_MS = 120_000;
+const SETTLED_WITHIN_MS = 120_000;
 const POLL_MS = 100;
 /** Time for a change, with its repetitions, milliseconds. */
 const CALL_WITHIN_MS = 10_000;
 /** Label of the node without replicas, on which the clients run. */
 const CLIENT_LABEL = 'role=client';
 
+/** Fields of the spec of a workload. */
 export type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 
 /** A process on a machine. */
@@ -104,7 +106,7 @@ export class ServiceCluster {
     const target = `-w 1 ${status.clusterIp} ${port}`;
     const probe =
       protocol === 'tcp' ? `nc -z ${target}` : `echo probe | nc -u ${target} | grep -q probe`;
-    await this.until(
+    await this.waitUntil(
       async () => (await this.client.machine.run(probe)).code === 0,
       `service ${service} is not reached at ${status.clusterIp}:${port}`,
     );
@@ -114,7 +116,7 @@ export class ServiceCluster {
   /** Waits until a condition of a workload holds. */
   async waitForWorkload(name: string, holds: (workload: Workload) => boolean): Promise<Workload> {
     let newest: Workload | undefined;
-    await this.until(async () => {
+    await this.waitUntil(async () => {
       newest = await this.read(name);
       return newest.status?.observedGeneration === newest.generation && holds(newest);
     }, `workload ${name} is not as expected`);
@@ -156,7 +158,7 @@ export class ServiceCluster {
   }
 
   /** Polls until a condition holds. @throws Error with `problem` when this takes too long. */
-  async until(holds: () => Promise<boolean>, problem: string): Promise<void> {
+  async waitUntil(holds: () => Promise<boolean>, problem: string): Promise<void> {
     const deadlineMs = performance.now() + SETTLED_WITHIN_MS;
     while (!(await holds())) {
       if (performance.now() > deadlineMs) throw new Error(problem);
@@ -195,10 +197,4 @@ function readCommand(pid: string): string {
   } catch {
     return '';
   }
-}
-
-/** Returns a value that must exist. */
-export function requireItem<Item>(item: Item | undefined): Item {
-  if (item === undefined) throw new Error('a part of the cluster is missing');
-  return item;
 }

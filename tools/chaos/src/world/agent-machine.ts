@@ -1,45 +1,21 @@
 import { join } from 'node:path';
-import {
-  findBundle,
-  killAll,
-  listProcessesMentioning,
-  type Machine,
-  type RunningProgram,
-} from '@cloudless/e2e';
+import { findBundle, killAll, listProcessesMentioning, type Machine } from '@cloudless/e2e';
+import { MachineProgram } from './machine-program.js';
 
 /** An agent on its own machine; its replicas are processes on the same machine. */
-export class AgentMachine {
-  private newest: RunningProgram | undefined;
-
+export class AgentMachine extends MachineProgram {
   /**
    * @param zone - Zone of the node; a different zone holds from the next start.
    * @param flags - Further flags of the agent.
    */
   constructor(
-    readonly machine: Machine,
+    machine: Machine,
     public zone: string,
     private readonly coordinatorUrls: readonly string[],
     private readonly joinTokenFile: string,
     private readonly flags: readonly string[] = [],
-  ) {}
-
-  get name(): string {
-    return this.machine.name;
-  }
-
-  get isRunning(): boolean {
-    return this.newest?.hasEnded === false;
-  }
-
-  /** Output of the newest process. */
-  get lines(): readonly string[] {
-    return this.newest?.lines ?? [];
-  }
-
-  /** The newest process. */
-  get program(): RunningProgram {
-    if (this.newest === undefined) throw new Error(`${this.name} was never started`);
-    return this.newest;
+  ) {
+    super(machine);
   }
 
   /** Starts the agent; does not wait for its node. */
@@ -52,18 +28,11 @@ export class AgentMachine {
       ...['--runtime', 'process', ...this.flags],
     ];
     const program = [process.execPath, '--enable-source-maps', findBundle('agent'), 'run'];
-    this.newest = this.machine.start(`exec ${[...program, ...flags].join(' ')}`);
+    this.run(`exec ${[...program, ...flags].join(' ')}`);
   }
 
   /** Kills the supervisor of the replicas. */
   killSupervisor(): void {
     killAll(listProcessesMentioning(`supervisor ${join(this.machine.home, 'agent')}`));
-  }
-
-  /** Sends a signal. Resolves at the end of the process; at once for SIGSTOP and SIGCONT. */
-  async kill(signal: NodeJS.Signals): Promise<void> {
-    if (!this.isRunning) return;
-    if (signal === 'SIGSTOP' || signal === 'SIGCONT') process.kill(this.program.pid, signal);
-    else await this.program.kill(signal);
   }
 }

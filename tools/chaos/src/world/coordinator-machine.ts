@@ -1,11 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import {
-  openTokenClients,
-  type Machine,
-  type RunningProgram,
-  type SecureClients,
-} from '@cloudless/e2e';
+import { openTokenClients, type Machine, type SecureClients } from '@cloudless/e2e';
+import { MachineProgram } from './machine-program.js';
 
 const PORT = 8080;
 const OPS_PORT = 8081;
@@ -21,17 +17,14 @@ export interface CoordinatorSettings {
 }
 
 /** A coordinator on its own machine. */
-export class CoordinatorMachine {
-  private newest: RunningProgram | undefined;
+export class CoordinatorMachine extends MachineProgram {
   private opened: SecureClients[] = [];
 
   constructor(
-    readonly machine: Machine,
+    machine: Machine,
     private readonly settings: CoordinatorSettings,
-  ) {}
-
-  get name(): string {
-    return this.machine.name;
+  ) {
+    super(machine);
   }
 
   get url(): string {
@@ -41,21 +34,6 @@ export class CoordinatorMachine {
   /** Directory of the keys. Secret. */
   get identityDir(): string {
     return join(this.machine.home, 'coordinator', 'identity');
-  }
-
-  /** Output of the newest process. */
-  get lines(): readonly string[] {
-    return this.newest?.lines ?? [];
-  }
-
-  /** The newest process. */
-  get program(): RunningProgram {
-    if (this.newest === undefined) throw new Error(`${this.name} was never started`);
-    return this.newest;
-  }
-
-  get isRunning(): boolean {
-    return this.newest?.hasEnded === false;
   }
 
   /**
@@ -71,19 +49,12 @@ export class CoordinatorMachine {
       ...(bundle === this.settings.bundle || hasFlag(bundle, INSECURE) ? [INSECURE] : []),
     ];
     const program = [process.execPath, '--enable-source-maps', bundle];
-    this.newest = this.machine.start(`exec ${[...program, ...flags].join(' ')}`);
+    this.run(`exec ${[...program, ...flags].join(' ')}`);
   }
 
   /** Resolves when the newest process serves. */
   async waitUntilReady(): Promise<void> {
     await this.program.waitForLog('coordinator ready');
-  }
-
-  /** Sends a signal. Resolves at the end of the process; at once for SIGSTOP and SIGCONT. */
-  async kill(signal: NodeJS.Signals): Promise<void> {
-    if (!this.isRunning) return;
-    if (signal === 'SIGSTOP' || signal === 'SIGCONT') process.kill(this.program.pid, signal);
-    else await this.program.kill(signal);
   }
 
   /**

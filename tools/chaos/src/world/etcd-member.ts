@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import type { Machine, RunningProgram } from '@cloudless/e2e';
+import type { Machine } from '@cloudless/e2e';
+import { MachineProgram } from './machine-program.js';
 
 const CLIENT_PORT = 2379;
 const PEER_PORT = 2380;
@@ -12,17 +13,13 @@ export interface EtcdStatus {
 }
 
 /** One etcd member on its own machine. */
-export class EtcdMember {
-  private newest: RunningProgram | undefined;
-
+export class EtcdMember extends MachineProgram {
   constructor(
-    readonly machine: Machine,
+    machine: Machine,
     /** Directory of the data; the disk of the member. */
     private readonly dataDir: string,
-  ) {}
-
-  get name(): string {
-    return this.machine.name;
+  ) {
+    super(machine);
   }
 
   get clientUrl(): string {
@@ -31,21 +28,6 @@ export class EtcdMember {
 
   get peerUrl(): string {
     return `http://${this.machine.address}:${PEER_PORT}`;
-  }
-
-  get isRunning(): boolean {
-    return this.newest?.hasEnded === false;
-  }
-
-  /** Output of the newest process. */
-  get lines(): readonly string[] {
-    return this.newest?.lines ?? [];
-  }
-
-  /** The newest process of the member. */
-  get program(): RunningProgram {
-    if (this.newest === undefined) throw new Error(`${this.name} was never started`);
-    return this.newest;
   }
 
   /** Starts the member, with its earlier data when there is some. Does not wait for the cluster. */
@@ -61,14 +43,7 @@ export class EtcdMember {
       ['--initial-cluster', cluster],
       ['--initial-cluster-state', 'new'],
     ];
-    this.newest = this.machine.start(`exec etcd --logger zap ${flags.flat().join(' ')}`);
-  }
-
-  /** Sends a signal. Resolves at the end of the process; at once for SIGSTOP and SIGCONT. */
-  async kill(signal: NodeJS.Signals): Promise<void> {
-    if (!this.isRunning) return;
-    if (signal === 'SIGSTOP' || signal === 'SIGCONT') process.kill(this.program.pid, signal);
-    else await this.program.kill(signal);
+    this.run(`exec etcd --logger zap ${flags.flat().join(' ')}`);
   }
 
   /** Asks the member for its state; undefined when the member does not answer within a second. */

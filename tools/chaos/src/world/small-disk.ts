@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, openSync, closeSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 const CHUNK = Buffer.alloc(1024 * 1024);
@@ -27,7 +27,7 @@ export class SmallDisk {
     }
   }
 
-  /** Removes the file of {@link fill}. */
+  /** Removes the file of {@link SmallDisk.fill}. */
   free(): void {
     rmSync(this.filler, { force: true });
   }

@@ -5,6 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ConnectError, type Code } from '@connectrpc/connect';
 import { NodeStatus_Phase, type CoordinatorClient } from '@cloudless/api';
 import { Machines, findBundle, findLeader, type Machine, type SecureClients } from '@cloudless/e2e';
+import { requireItem } from '../require-item.js';
 import { AgentMachine } from './agent-machine.js';
 import { CoordinatorMachine } from './coordinator-machine.js';
 import { EtcdMember, findEtcdLeader } from './etcd-member.js';
@@ -20,6 +21,7 @@ const RETRY_MS = 50;
 const ATTEMPT_MS = 2_000;
 const ZONES = ['zone-a', 'zone-b', 'zone-c'];
 
+/** How many programs of each kind a world has. */
 export interface WorldSize {
   readonly members: number;
   readonly coordinators: number;
@@ -44,7 +46,7 @@ export class World {
 
   private constructor(readonly machines: Machines) {}
 
-  /** Creates the network. The caller must call {@link stop}. */
+  /** Creates the network. The caller must call {@link World.stop}. */
   static async create(): Promise<World> {
     const world = new World(await Machines.create());
     world.machines.connectThisProcess(TEST_ADDRESS);
@@ -272,9 +274,4 @@ const START_MS = 60_000;
 function createSecretsKey({ identityDir }: CoordinatorMachine): void {
   mkdirSync(identityDir, { recursive: true, mode: 0o700 });
   writeFileSync(join(identityDir, 'secrets-key'), randomBytes(32).toString('hex'), { mode: 0o600 });
-}
-
-function requireItem<Item>(item: Item | undefined): Item {
-  if (item === undefined) throw new Error('the cluster has no such program');
-  return item;
 }
