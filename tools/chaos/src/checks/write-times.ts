@@ -1,5 +1,6 @@
 /** An attempt of a write: when it was sent and answered, and whether it was acknowledged. */
 export interface TimedAttempt {
+  /** Times of `performance.now()`. */
   readonly sentAtMs: number;
   readonly endedAtMs: number;
   /** Undefined: acknowledged. */

@@ -38,6 +38,7 @@ export const allowReplacement = ({ name }: AgentMachine): FaultResult => ({
   mayBeReplaced: ({ nodeId }) => nodeId === name,
 });
 
+/** Faults that hit an agent. */
 export const AGENT_FAULTS = {
   'kill-agent': { summary: 'SIGKILL of an agent', inject: killAgent },
   'pause-agent': { summary: 'SIGSTOP of an agent for longer than its lease', inject: pauseAgent },

@@ -185,6 +185,7 @@ async function startAll(coordinators: readonly CoordinatorMachine[]): Promise<vo
 const readPids = (world: World): readonly number[] =>
   readFileSync(toPidsFile(world), 'utf8').split('\n').slice(0, -1).map(Number);
 
+/** Faults that hit coordinators. */
 export const COORDINATOR_FAULTS = {
   'kill-leader': { summary: 'SIGKILL of the leader', inject: killLeader },
   'kill-both-leaders': {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describeHandover, readSpans } from '../checks/exclusive-spans.js';
+import type { ReplicaFacts } from '../checks/replica-changes.js';
 import { ONLY, readReplicas, toHeartbeatsFile } from '../load/workloads.js';
 import type { AgentMachine } from '../world/agent-machine.js';
 import type { World } from '../world/world.js';
@@ -45,19 +46,19 @@ const separateExclusive =
   };
 
 /** Returns the exclusive replica that the cluster wants. */
-async function findExclusive(world: World) {
+async function findExclusive(world: World): Promise<ReplicaFacts | undefined> {
   return (await readReplicas(world, READ_MS)).get(ONLY)?.at(-1);
 }
 
-/** No packet between the agent and any coordinator. */
+/** Cuts the agent off from all coordinators. */
 async function cut(world: World, agent: AgentMachine): Promise<string> {
   world.isolate(agent.machine, world.coordinatorMachines);
   return agent.name;
 }
 
 /**
- * The agent and the leader reach each other, and no other machine: the leader loses its lease, and
- * must not keep the replica alive.
+ * Leaves the agent and the leader alone with each other: the leader loses its lease, and must not
+ * keep the replica alive.
  */
 async function split(world: World, agent: AgentMachine): Promise<string> {
   const leader = await world.requireLeader();
@@ -68,13 +69,14 @@ async function split(world: World, agent: AgentMachine): Promise<string> {
   return `${agent.name} ${leader.name}`;
 }
 
-/** Agent and supervisor are killed; only the lease guard is left. */
+/** Kills agent and supervisor; only the lease guard is left. */
 async function killBoth(_world: World, agent: AgentMachine): Promise<string> {
   agent.killSupervisor();
   await agent.kill('SIGKILL');
   return agent.name;
 }
 
+/** Faults that hit the exclusive replica. */
 export const EXCLUSIVE_FAULTS = {
   'cut-exclusive': {
     summary: 'no packet between the agent of the exclusive replica and the coordinators',

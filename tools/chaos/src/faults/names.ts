@@ -24,4 +24,5 @@ export const faultNames = [
   'kill-exclusive',
 ] as const;
 
+/** Name of a fault. */
 export type FaultName = (typeof faultNames)[number];

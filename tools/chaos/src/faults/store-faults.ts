@@ -93,6 +93,7 @@ async function fillDisk({ world, random }: FaultContext): Promise<FaultResult> {
   return { target: member.name };
 }
 
+/** Faults that hit etcd. */
 export const STORE_FAULTS = {
   'kill-etcd-leader': { summary: 'SIGKILL of the leader of etcd', inject: killEtcdLeader },
   'pause-etcd-leader': { summary: 'SIGSTOP of the leader of etcd', inject: pauseEtcdLeader },

@@ -13,7 +13,7 @@ const PAUSE_MS = 100;
  * the other, and asks for everything that was acknowledged before the read.
  */
 export class Reader {
-  private stopped = false;
+  private isStopped = false;
   private running: Promise<void> = Promise.resolve();
 
   /**
@@ -28,18 +28,19 @@ export class Reader {
     private readonly history: History,
   ) {}
 
+  /** Begins to read. */
   start(): void {
     this.running = this.read();
   }
 
   /** Resolves when the current read has ended. */
   async stop(): Promise<void> {
-    this.stopped = true;
+    this.isStopped = true;
     await this.running;
   }
 
   private async read(): Promise<void> {
-    for (let turn = this.index; !this.stopped; turn += 1) {
+    for (let turn = this.index; !this.isStopped; turn += 1) {
       const client = this.clients[turn % this.clients.length];
       if (client === undefined) throw new Error('a reader needs at least one coordinator');
       const name = turn % 2 === 0 ? SHARED : `own-${turn % this.writerCount}`;

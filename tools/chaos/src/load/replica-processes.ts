@@ -34,8 +34,8 @@ function listReplicaProcesses(directory: string): readonly ReplicaProcess[] {
         environment.find((each) => each.startsWith(`${key}=`))?.slice(key.length + 1);
       const [workload, replicaId] = [find('CLOUDLESS_WORKLOAD'), find('CLOUDLESS_REPLICA_ID')];
       const isMain = command[0]?.endsWith('node') === true;
-      const isOurs = environment.some((each) => each.includes(directory));
-      return workload === undefined || replicaId === undefined || !isMain || !isOurs
+      const isOfCluster = environment.some((each) => each.includes(directory));
+      return workload === undefined || replicaId === undefined || !isMain || !isOfCluster
         ? []
         : [{ pid: Number(name), workload, replicaId }];
     });

@@ -18,7 +18,7 @@ export const ONLY = 'only';
 /** Workload whose process a fault kills. */
 export const CRASHING = 'crashing';
 /** Workloads whose replicas are compared before and after a fault. */
-export const WATCHED = [WEB, COUNTER, ONLY, CRASHING];
+const WATCHED = [WEB, COUNTER, ONLY, CRASHING];
 
 const COUNTER_PROGRAM = `let n = 0; setInterval(() => console.log(String(++n)), 20);
   process.on('SIGTERM', () => process.exit(0));`;

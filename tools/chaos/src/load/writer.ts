@@ -5,6 +5,7 @@ import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { HistoryRecorder } from '@cloudless/state-store/linearizability';
 import type { WorkloadAnswer, WorkloadCall } from '../checks/write-history.js';
 import type { Acknowledgement, WriteRecord } from '../checks/write-record.js';
+import type { TimedAttempt } from '../checks/write-times.js';
 
 /** Codes after which a call may have taken effect or not, so that the same request is sent again. */
 const UNKNOWN_OUTCOME = [
@@ -26,12 +27,8 @@ export const SHARED = 'shared';
 /** Label that the writes set. */
 const LABEL = 'by';
 
-/** One attempt of a write. */
-export interface Attempt {
-  /** Times of `performance.now()`. */
-  readonly sentAtMs: number;
-  readonly endedAtMs: number;
-  /** Undefined: acknowledged. */
+/** One attempt of a write, with its answer. */
+export interface Attempt extends TimedAttempt {
   readonly code: Code | undefined;
   /** Text of the error; empty: acknowledged. */
   readonly message: string;
@@ -50,7 +47,7 @@ class NoAnswerError extends Error {}
  * sent again, to the next coordinator, until its result is known.
  */
 export class Writer {
-  /** Attempts since the last {@link takeAttempts}, in the order of their ends. */
+  /** Attempts since the last {@link Writer.takeAttempts}, in the order of their ends. */
   private attempts: Attempt[] = [];
   private readonly acknowledged = new Map<string, Acknowledgement[]>();
   /** Workloads whose deletion was acknowledged. */
@@ -58,7 +55,7 @@ export class Writer {
   /** Errors of writes that were refused. None is expected. */
   readonly refusals: string[] = [];
   private readonly unknown = new Map<string, number>();
-  private stopped = false;
+  private isStopped = false;
   private givesUp = false;
   private running: Promise<void> = Promise.resolve();
   private turn: number;
@@ -86,6 +83,7 @@ export class Writer {
     return answer.kind === 'shown' ? answer : { generation: 0n, value };
   }
 
+  /** Begins to write. */
   start(): void {
     this.running = this.write();
   }
@@ -95,7 +93,7 @@ export class Writer {
    * @param withinMs - Time limit; then the result counts as unknown.
    */
   async stop(withinMs: number): Promise<void> {
-    this.stopped = true;
+    this.isStopped = true;
     const timer = setTimeout(() => (this.givesUp = true), withinMs);
     await this.running;
     clearTimeout(timer);
@@ -118,7 +116,7 @@ export class Writer {
   private async write(): Promise<void> {
     const own = `own-${this.index}`;
     await this.create(own);
-    for (let count = 1; !this.stopped; count += 1) {
+    for (let count = 1; !this.isStopped; count += 1) {
       const value = `w${this.index}-${count}`;
       const name = count % 4 === 0 ? SHARED : own;
       const input = { call: 'update', workload: name, value } as const;
@@ -158,7 +156,10 @@ export class Writer {
     this.acknowledged.set(name, answers);
   }
 
-  /** @returns The answer; undefined when the write was refused, or its result is unknown. */
+  /**
+   * Sends a write until its result is known.
+   * @returns The answer; undefined when the write was refused, or its result is unknown.
+   */
   private async sendRecorded(
     input: WorkloadCall,
     send: Send<Workload>,
@@ -173,7 +174,10 @@ export class Writer {
     }
   }
 
-  /** @throws {@link NoAnswerError} when the write was refused, or its result stays unknown. */
+  /**
+   * Sends a write to one coordinator after the other.
+   * @throws {@link NoAnswerError} when the write was refused, or its result stays unknown.
+   */
   private async sendUntilKnown(name: string, send: Send<Workload>): Promise<Workload> {
     const requestId = randomBytes(12).toString('hex');
     for (;;) {
@@ -207,6 +211,7 @@ export class Writer {
   }
 }
 
+/** Sends one write. */
 type Send<Result> = (
   client: CoordinatorClient,
   requestId: string,

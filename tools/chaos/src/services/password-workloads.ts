@@ -11,6 +11,7 @@ export const PASSWORD_PROGRAMS = ['psql', POSTGRES.server, POSTGRES.initdb, 'set
 export const SECRET = 'database-password';
 /** Roles of the clients. */
 export const ROLES = ['app_a', 'app_b'] as const;
+/** Role of a client. */
 export type PasswordRole = (typeof ROLES)[number];
 
 /**

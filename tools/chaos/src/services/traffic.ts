@@ -14,7 +14,7 @@ export class Traffic {
   private taken = 0;
 
   /**
-   * Starts the client. The caller must call {@link stop}.
+   * Starts the client. The caller must call {@link Traffic.stop}.
    * @param rate - Requests per second.
    */
   constructor(machine: Machine, address: string, rate: number) {
@@ -23,7 +23,7 @@ export class Traffic {
     );
   }
 
-  /** All requests that have ended, in the order of their ends. */
+  /** Returns the requests that have ended since the last {@link Traffic.take}, in this order. */
   read(): readonly TrafficRequest[] {
     return this.program.lines.slice(this.taken).map((line) => JSON.parse(line) as TrafficRequest);
   }
