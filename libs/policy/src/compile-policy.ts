@@ -4,8 +4,15 @@ import { EXPRESSION_LIMITS } from './expression/budget.js';
 import { celEngine, type ExpressionEngine } from './expression/cel.js';
 import { createExpressionCheck } from './expression/expression-rule.js';
 import { LIMITS, type Finding, type PolicyAction } from './model.js';
-import { ConfigReader, isRawObject, isWhole, show, type RawObject } from './rules/config-reader.js';
-import type { Report, RuleCheck } from './rules/rule-definition.js';
+import {
+  ConfigReader,
+  isRawObject,
+  isWhole,
+  show,
+  type RawObject,
+  type Report,
+} from './rules/config-reader.js';
+import type { RuleCheck } from './rules/rule-definition.js';
 import { NATIVE_RULES, RULE_TYPES, type NativeRuleType } from './rules/rule-types.js';
 
 /** A rule that is ready for evaluation. */

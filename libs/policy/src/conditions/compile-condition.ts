@@ -5,8 +5,7 @@ import {
   type ConditionValue,
   type PolicySubject,
 } from '../model.js';
-import { isRawObject, show } from '../rules/config-reader.js';
-import type { Report } from '../rules/rule-definition.js';
+import { isRawObject, show, type Report } from '../rules/config-reader.js';
 import { resolveFieldPath, type FieldKind, type FieldPath } from './field-path.js';
 
 /** Returns true when the condition is met. */

@@ -1,9 +1,11 @@
-import { toSnakeCase } from '@cloudless/base';
+import { toSnakeCase, type Violation } from '@cloudless/base';
 import { LIMITS, type IdRange } from '../model.js';
-import type { Report } from './rule-definition.js';
 
 /** Largest user or group id. */
 const MAX_ID = 4_294_967_294;
+
+/** Receives problems of a policy. */
+export type Report = (violation: Violation) => void;
 
 /** An object of a policy that comes from outside. */
 export type RawObject = Readonly<Record<string, unknown>>;

@@ -1,4 +1,3 @@
-import type { Violation } from '@cloudless/base';
 import type { Finding, PolicySubject, RuleConfigs, RuleType } from '../model.js';
 import type { ConfigReader } from './config-reader.js';
 
@@ -23,6 +22,3 @@ export interface RuleDefinition<Type extends RuleType> {
    */
   readonly create: (config: RuleConfigs[Type]) => RuleCheck;
 }
-
-/** Receives problems of a policy. */
-export type Report = (violation: Violation) => void;
