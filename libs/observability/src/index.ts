@@ -10,6 +10,6 @@ export { createRpcObserver } from './rpc-observer.js';
 export type { RpcObserverOptions } from './rpc-observer.js';
 export { OTLP_ENDPOINT_VARIABLE, otlpEndpointField, createOtlpLayer } from './otlp-endpoint.js';
 export { noTracing, startTracing } from './tracing.js';
-export type { Tracing, TracingOptions } from './tracing.js';
+export type { Tracing, TracingOptions } from './trace-model.js';
 export { startLoopLagMeter } from './loop-lag.js';
 export type { LoopLagMeter } from './loop-lag.js';

@@ -9,7 +9,7 @@ import { Throttle, sleep } from '@cloudless/base';
 import { ObjectTracer, isRecording } from './object-tracer.js';
 import { ShareTracer } from './share-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
-import type { Tracing, TracingOptions } from './tracing.js';
+import type { Tracing, TracingOptions } from './trace-model.js';
 
 /** Limit of spans that wait to be sent (about 2 MB); further spans are dropped. */
 const MAX_QUEUE = 2_048;
@@ -23,7 +23,7 @@ const EXPORT_TIMEOUT_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 2_000;
 
 /**
- * Implements {@link startTracing} with the OpenTelemetry SDK. Only one instance per process at a
+ * Implements `startTracing` with the OpenTelemetry SDK. Only one instance per process at a
  * time.
  */
 export function startExport(options: TracingOptions & { readonly endpoint: string }): Tracing {

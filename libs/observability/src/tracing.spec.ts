@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { createClient, createRouterTransport } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
 import { createSeededRandom, silentLog, type Clock, type Log } from '@cloudless/base';
-import { noTracing, startTracing, type Tracing } from './tracing.js';
+import type { Tracing } from './trace-model.js';
+import { noTracing, startTracing } from './tracing.js';
 
 /** The system clock, because the exporter always uses the system clock. */
 const clock: Clock = {
