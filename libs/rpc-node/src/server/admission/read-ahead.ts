@@ -30,8 +30,35 @@ export async function readAhead(
     }
   }
   if (length > maxBytes) onLarger();
-  return (async function* () {
-    yield* chunks;
-    if (!ended) yield* { [Symbol.asyncIterator]: () => rest };
-  })();
+  return new BufferedBody(chunks, ended ? undefined : rest);
+}
+
+/**
+ * Chunks that were read ahead, then the rest of a body. For one reader. No generator function within
+ * a call: V8 holds such a function until the next collection of the old generation.
+ */
+class BufferedBody implements AsyncIterableIterator<Uint8Array> {
+  private index = 0;
+
+  constructor(
+    private readonly chunks: readonly Uint8Array[],
+    private readonly rest: AsyncIterator<Uint8Array> | undefined,
+  ) {}
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<Uint8Array>> {
+    const chunk = this.chunks[this.index];
+    this.index += 1;
+    if (chunk !== undefined) return Promise.resolve({ done: false, value: chunk });
+    return this.rest?.next() ?? Promise.resolve({ done: true, value: undefined });
+  }
+
+  async return(): Promise<IteratorResult<Uint8Array>> {
+    this.index = this.chunks.length;
+    await this.rest?.return?.();
+    return { done: true, value: undefined };
+  }
 }

@@ -1,20 +1,10 @@
-import {
-  create,
-  toBinary,
-  type DescMessage,
-  type DescMethodBiDiStreaming,
-  type Message,
-} from '@bufbuild/protobuf';
-import {
-  Code,
-  ConnectError,
-  createHandlerContext,
-  type ConnectRouter,
-  type Interceptor,
-  type StreamRequest,
-  type StreamResponse,
-  type UnaryRequest,
-  type UnaryResponse,
+import type { DescMessage, DescMethodBiDiStreaming, Message } from '@bufbuild/protobuf';
+import type {
+  Interceptor,
+  StreamRequest,
+  StreamResponse,
+  UnaryRequest,
+  UnaryResponse,
 } from '@connectrpc/connect';
 import {
   uResponseOk,
@@ -23,108 +13,31 @@ import {
   type UniversalServerResponse,
 } from '@connectrpc/connect/protocol';
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
-import { decodeMessage, directSenderKey, mapStream } from '@cloudless/api';
-import { definedFields } from '@cloudless/base';
+import { directSenderKey, mapStream } from '@cloudless/api';
+import { CALL_ENDED } from '../transport/abortable-call.js';
 import { callCancellerKey } from '../transport/call-lifetimes.js';
-import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
-
-/** An implementation of a stream in both directions. */
-type StreamImplementation = (
-  messages: AsyncIterable<Message>,
-  context: ReturnType<typeof createHandlerContext>,
-) => AsyncIterable<Message>;
-
-/**
- * The streams in both directions that a router has, for {@link createStreamHandlers}: handlers of
- * Connect do not tell their implementations.
- */
-export class StreamImplementations {
-  private readonly byMethod = new Map<unknown, StreamImplementation>();
-
-  /** Returns a router that passes everything on to `router`. */
-  record(router: ConnectRouter): ConnectRouter {
-    const { byMethod } = this;
-    const recording: ConnectRouter = {
-      handlers: router.handlers,
-      service: (service, implementation, options) => {
-        for (const method of service.methods) {
-          const implement = (implementation as Readonly<Record<string, unknown>>)[method.localName];
-          if (method.methodKind === 'bidi_streaming' && typeof implement === 'function')
-            byMethod.set(method, implement.bind(implementation) as StreamImplementation);
-        }
-        router.service(service, implementation, options);
-        return recording;
-      },
-      rpc: (method, implementation, options) => {
-        if (method.methodKind === 'bidi_streaming')
-          byMethod.set(method, implementation as unknown as StreamImplementation);
-        router.rpc(method, implementation, options);
-        return recording;
-      },
-    };
-    return recording;
-  }
-
-  get(method: unknown): StreamImplementation | undefined {
-    return this.byMethod.get(method);
-  }
-}
+import {
+  createGrpcContext,
+  encodeEnvelope,
+  fillHead,
+  parseEnvelope,
+  toClientError,
+} from './grpc-messages.js';
+import type { StreamImplementation } from './implementations.js';
 
 /**
- * Replaces the handlers of streams in both directions by handlers that serve plain gRPC themselves:
- * binary messages without compression and without a deadline of the client, as agents send them.
- * Every message passes ten asynchronous generators in Connect, which are compiled to promises, and
- * none here. All other requests go to Connect.
- * @param handlers - Handlers of Connect.
- * @param interceptors - The interceptors that Connect runs; the first is the outermost.
+ * Serves a stream in both directions in binary gRPC without compression and without a deadline of
+ * the client, as agents open them.
+ * @param interceptors - The first is the outermost.
  */
-export function createStreamHandlers(
-  handlers: readonly UniversalHandler[],
-  implementations: StreamImplementations,
-  interceptors: readonly Interceptor[],
-): readonly UniversalHandler[] {
-  return handlers.map((handler) => {
-    const implement = implementations.get(handler.method);
-    if (implement === undefined) return handler;
-    const { protocolNames, allowedMethods, supportedContentType, requestPath, service, method } =
-      handler;
-    const serve = (request: UniversalServerRequest): Promise<UniversalServerResponse> =>
-      isPlainGrpc(request)
-        ? serveStream(handler, implement, interceptors, request)
-        : handler(request);
-    return Object.assign(serve, {
-      ...{ protocolNames, allowedMethods, supportedContentType, requestPath, service, method },
-    });
-  });
-}
-
-function isPlainGrpc({ method, header }: UniversalServerRequest): boolean {
-  const type = header.get('content-type');
-  const encoding = header.get('grpc-encoding');
-  return (
-    method === 'POST' &&
-    (type === 'application/grpc' || type === 'application/grpc+proto') &&
-    (encoding === null || encoding === 'identity') &&
-    !header.has('grpc-timeout')
-  );
-}
-
-async function serveStream(
-  { method, service }: UniversalHandler,
+export async function serveStream(
+  handler: UniversalHandler,
   implement: StreamImplementation,
   interceptors: readonly Interceptor[],
   request: UniversalServerRequest,
 ): Promise<UniversalServerResponse> {
-  const context = createHandlerContext({
-    ...{ method, service, protocolName: 'grpc' },
-    requestMethod: request.method,
-    requestSignal: request.signal,
-    requestHeader: request.header,
-    url: request.url,
-    responseHeader: { 'Content-Type': 'application/grpc+proto' },
-    responseTrailer: { 'Grpc-Status': '0' },
-    ...definedFields({ contextValues: request.contextValues }),
-  });
+  const { method, service } = handler;
+  const context = createGrpcContext(handler, request);
   const { responseHeader: header, responseTrailer: trailer } = context;
   const directWrites = context.values.get(callCancellerKey)?.directWrites;
   if (directWrites !== undefined)
@@ -211,10 +124,11 @@ class EncodedOutput implements AsyncIterator<Uint8Array> {
     try {
       this.output ??= await this.start();
       const item = await this.output.messages.next();
-      if (item.done !== true) return { done: false, value: encodeMessage(this.schema, item.value) };
+      if (item.done !== true)
+        return { done: false, value: encodeEnvelope(this.schema, item.value) };
       this.hasEnded = true;
       this.output.onEnd();
-      this.call.abort();
+      this.call.abort(CALL_ENDED);
     } catch (reason) {
       this.fail(reason);
     }
@@ -224,7 +138,7 @@ class EncodedOutput implements AsyncIterator<Uint8Array> {
   /** Ends the call when the client does not read on. */
   async return(): Promise<IteratorResult<Uint8Array>> {
     this.hasEnded = true;
-    this.call.abort();
+    this.call.abort(CALL_ENDED);
     await this.output?.messages.return?.();
     return { done: true, value: undefined };
   }
@@ -232,11 +146,7 @@ class EncodedOutput implements AsyncIterator<Uint8Array> {
   private fail(reason: unknown): void {
     this.hasEnded = true;
     this.call.abort(reason);
-    const error =
-      reason instanceof ConnectError
-        ? reason
-        : new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
-    setTrailerStatus(this.call.trailer, error);
+    setTrailerStatus(this.call.trailer, toClientError(reason));
     void this.output?.messages.return?.().then(undefined, () => undefined);
   }
 }
@@ -246,41 +156,7 @@ function parseMessages(
   schema: DescMessage,
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncIterable<Message> {
-  return mapStream(chunks, (chunk) => {
-    const length = chunk.byteLength - ENVELOPE_HEAD_BYTES;
-    if (length < 0 || readEnvelopeLength(chunk) !== length)
-      throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
-    try {
-      return decodeMessage(schema, chunk, ENVELOPE_HEAD_BYTES);
-    } catch (reason) {
-      // As Connect: `inputErrorInterceptor` explains the error.
-      const text = reason instanceof Error ? reason.message : String(reason);
-      throw new ConnectError(`parse binary: ${text}`, Code.Internal);
-    }
-  });
-}
-
-/** @param message - May be an object with some fields of a message, as Connect allows. */
-function encodeMessage(schema: DescMessage, message: Message): Uint8Array {
-  return encodeEnvelope(toBinary(schema, create(schema, message)));
-}
-
-/** Returns a copy of an encoded message behind its flags and its length. */
-function encodeEnvelope(bytes: Uint8Array): Uint8Array {
-  const envelope = Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES + bytes.byteLength);
-  envelope.set(bytes, ENVELOPE_HEAD_BYTES);
-  return fillHead(envelope);
-}
-
-/** Writes flags and length into the first bytes of an envelope, whose message is complete. */
-function fillHead(envelope: Uint8Array): Uint8Array {
-  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
-  envelope[0] = 0;
-  envelope[1] = length >>> 24;
-  envelope[2] = length >>> 16;
-  envelope[3] = length >>> 8;
-  envelope[4] = length;
-  return envelope;
+  return mapStream(chunks, (chunk) => parseEnvelope(schema, chunk));
 }
 
 function copyHeaders(from: Headers, to: Headers): void {

@@ -44,12 +44,12 @@ export function allowsGet(method: DescMethod): boolean {
 export function toPostRequest(
   { method }: Pick<UniversalHandler, 'method'>,
   httpMethod: string,
-  url: URL,
+  url: string,
   header: Headers,
 ): PostRequest | undefined {
   if (httpMethod === 'POST') return { header, ...pickFormat(method, header) };
   if (httpMethod !== 'GET' || !allowsGet(method)) return undefined;
-  const { type, compression, bytes } = readQuery(url.searchParams);
+  const { type, compression, bytes } = readQuery(new URL(url).searchParams);
   const post = new Headers(header);
   post.delete('content-length');
   post.set('content-type', type);

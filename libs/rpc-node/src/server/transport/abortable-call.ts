@@ -1,7 +1,10 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 
-/** Abort reason of the signal of a call that has ended. */
-const CALL_ENDED = new ConnectError('the call has ended', Code.Canceled);
+/**
+ * Abort reason of the signals of a call that has ended. The default reason of `abort` is a new error
+ * with a stack trace.
+ */
+export const CALL_ENDED = new ConnectError('the call has ended', Code.Canceled);
 
 /**
  * Returns why a request ended. A stream that its client resets is no failure of this server, whatever

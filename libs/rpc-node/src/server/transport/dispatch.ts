@@ -86,11 +86,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       const universal = universalRequestFromNodeRequest(
         request,
         response,
-        undefined,
+        // A body in place of an asynchronous generator over the request, which nobody would read.
+        null,
         contextValues,
       );
       const { signal, url } = universal;
-      const post = toPostRequest(handler, universal.method, new URL(url), universal.header);
+      const post = toPostRequest(handler, universal.method, url, universal.header);
       const header = post?.header ?? universal.header;
       const authorization = authorizeCall(settings.authorize, {
         method: handler.method,

@@ -8,7 +8,8 @@ import { Health, ServerReflectionV1 } from '@cloudless/api/grpc';
 import { createError } from '../admission/retryable-error.js';
 import { OverloadProtection } from '../admission/overload-protection.js';
 import { HealthState, registerHealthService } from '../health/health.js';
-import { StreamImplementations, createStreamHandlers } from '../messages/grpc-streams.js';
+import { createGrpcHandlers } from '../messages/grpc-handlers.js';
+import { Implementations } from '../messages/implementations.js';
 import { inputErrorInterceptor } from '../messages/input-errors.js';
 import { COMPRESSIONS, COMPRESS_MIN_BYTES } from '../messages/compressions.js';
 import {
@@ -168,21 +169,25 @@ class HttpRpcServer implements RpcServer {
       readMaxBytes,
       maxTimeoutMs,
     });
-    const streams = new StreamImplementations();
-    registerRoutes(streams.record(router));
+    const implementations = new Implementations();
+    const recording = implementations.record(router);
+    registerRoutes(recording);
     for (const { method } of router.handlers) this.protection.register(method);
     const serviceHandlerCount = router.handlers.length;
     for (const { service } of router.handlers) {
       if (this.health.getStatus(service.typeName) === undefined)
         this.health.set(service.typeName, 'serving');
     }
-    registerHealthService(router, this.health);
+    registerHealthService(recording, this.health);
     registerReflectionService(router, [...reflectedServices, Health]);
     for (const { method, service } of router.handlers.slice(serviceHandlerCount))
       this.protection.register(method, {
         priority: service.typeName === Health.typeName ? 'control' : 'read',
       });
-    return createStreamHandlers(router.handlers, streams, allInterceptors);
+    return createGrpcHandlers(router.handlers, implementations, {
+      interceptors: allInterceptors,
+      maxTimeoutMs,
+    });
   }
 
   private serve(connection: ServerConnection, stream: net.Socket): void {

@@ -1,0 +1,80 @@
+import { create, toBinary, type DescMessage, type Message } from '@bufbuild/protobuf';
+import { Code, ConnectError, createHandlerContext, type HandlerContext } from '@connectrpc/connect';
+import type { UniversalHandler, UniversalServerRequest } from '@connectrpc/connect/protocol';
+import { decodeMessage } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
+import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
+
+/**
+ * Creates the context of a call in binary gRPC.
+ * @param timeoutMs - Deadline of the client. Default: none.
+ */
+export function createGrpcContext(
+  { method, service }: UniversalHandler,
+  request: UniversalServerRequest,
+  timeoutMs?: number,
+): ReturnType<typeof createHandlerContext> & HandlerContext {
+  return createHandlerContext({
+    ...{ method, service, protocolName: 'grpc' },
+    requestMethod: request.method,
+    requestSignal: request.signal,
+    requestHeader: request.header,
+    url: request.url,
+    responseHeader: { 'Content-Type': 'application/grpc+proto' },
+    responseTrailer: { 'Grpc-Status': '0' },
+    ...definedFields({ timeoutMs, contextValues: request.contextValues }),
+  });
+}
+
+/**
+ * Parses a message without compression in its envelope.
+ * @throws ConnectError INVALID_ARGUMENT when the envelope is not complete; INTERNAL when the bytes
+ *   are no such message, as in Connect: `withInputErrors` and `inputErrorInterceptor` correct that.
+ */
+export function parseEnvelope(schema: DescMessage, envelope: Uint8Array): Message {
+  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
+  if (length < 0 || readEnvelopeLength(envelope) !== length)
+    throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
+  try {
+    return decodeMessage(schema, envelope, ENVELOPE_HEAD_BYTES);
+  } catch (reason) {
+    const text = reason instanceof Error ? reason.message : String(reason);
+    throw new ConnectError(`parse binary: ${text}`, Code.Internal);
+  }
+}
+
+/**
+ * Encodes a message behind its flags and its length.
+ * @param message - May be an object with some fields of a message, as Connect allows.
+ */
+export function encodeEnvelope(schema: DescMessage, message: Message): Uint8Array {
+  return wrapBytes(toBinary(schema, create(schema, message)));
+}
+
+/**
+ * Returns a copy of an encoded message behind its flags and its length.
+ * @param flags - Default 0: no compression.
+ */
+export function wrapBytes(bytes: Uint8Array, flags = 0): Uint8Array {
+  const envelope = Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES + bytes.byteLength);
+  envelope.set(bytes, ENVELOPE_HEAD_BYTES);
+  return fillHead(envelope, flags);
+}
+
+/** Writes flags and length into the first bytes of an envelope, whose message is complete. */
+export function fillHead(envelope: Uint8Array, flags = 0): Uint8Array {
+  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
+  envelope[0] = flags;
+  envelope[1] = length >>> 24;
+  envelope[2] = length >>> 16;
+  envelope[3] = length >>> 8;
+  envelope[4] = length;
+  return envelope;
+}
+
+/** Returns the error that a client receives for what a handler has thrown. */
+export function toClientError(reason: unknown): ConnectError {
+  return reason instanceof ConnectError
+    ? reason
+    : new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
+}
