@@ -1,4 +1,4 @@
-import { clone, create, equals } from '@bufbuild/protobuf';
+import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs, type Timestamp } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
@@ -7,9 +7,7 @@ import {
   type Event,
 } from '@cloudless/api';
 import {
-  ControlRecordSchema,
   VersionRecordSchema,
-  type ControlRecord,
   type ReplicaRecord,
   type RolloutRecord,
   type VersionRecord,
@@ -230,11 +228,6 @@ export function pruneVersions(
     if (!inUse.has(version))
       transaction.delete('version', toVersionKeyId(workload.value.uid, version));
   }
-}
-
-/** Returns true when two control records have equal fields. */
-export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
-  return equals(ControlRecordSchema, a, b);
 }
 
 function sumFailures(sources: FailureSources, replicas: readonly Stored<ReplicaRecord>[]): number {

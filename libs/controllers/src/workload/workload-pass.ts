@@ -1,6 +1,6 @@
-import { clone } from '@bufbuild/protobuf';
-import { ControlRecordSchema, type EvidenceRecord } from '@cloudless/api/store';
+import type { EvidenceRecord } from '@cloudless/api/store';
 import type { ClusterState, Stored } from '@cloudless/cluster-state';
+import { copyControl } from '../common/control-copy.js';
 import type { RolloutPass } from '../rollout/rollout-pass.js';
 import type { CountedWaiting } from './many-waiting.js';
 
@@ -36,6 +36,6 @@ export function createWorkloadPass(
     readinessGuard: view.readinessGuard(uid) ?? 'absent',
     versions: view.versions(uid),
     transaction: state.transaction(),
-    nextControl: clone(ControlRecordSchema, subject.control.value),
+    nextControl: copyControl(subject.control.value),
   };
 }

@@ -1,10 +1,4 @@
-import { clone } from '@bufbuild/protobuf';
-import {
-  ControlRecordSchema,
-  type ControlRecord,
-  type ReplicaRecord,
-  type WorkloadRecord,
-} from '@cloudless/api/store';
+import { type ControlRecord, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   definedFields,
@@ -22,12 +16,13 @@ import { type ClusterState, type RecordChange, type Stored } from '@cloudless/cl
 import { mayLeaveOutWaiting } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
+import { copyControl, isSameControl } from '../common/control-copy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { ObservationCache } from '../rollout/observation-cache.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
-import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
+import { advancePass, pruneVersions } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { countStillWanted } from '../replica/finished.js';
 import { requireReadinessGuard, StepQueue } from './apply-steps.js';
@@ -360,7 +355,7 @@ export class WorkloadReconciler {
       current = {
         ...pass,
         control,
-        nextControl: clone(ControlRecordSchema, control.value),
+        nextControl: copyControl(control.value),
         transaction: state.transaction(),
       };
       const steps = stepQueue.apply(current, /* createsOnly */ true);
