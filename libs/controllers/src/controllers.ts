@@ -131,12 +131,14 @@ export function startControllers(options: ControllersOptions): Controllers {
     ...definedFields({ weights: options.weights }),
   });
   const common = { state, nodes, clock, random, meter, tracer };
+  const scheduling = { ...common, cluster, log: log.child({ component: 'scheduler' }) };
+  // Before the reconciler of workloads, so that the placer knows all waiting replicas when new ones
+  // are created.
+  const placer = new Placer({ ...scheduling, recordsBeingPlaced });
   const workloads = new WorkloadReconciler({
-    ...{ ...common, readiness, gates, cluster },
+    ...{ ...common, readiness, gates, cluster, newReplicas: placer.newReplicas },
     log: log.child({ component: 'workloads' }),
   });
-  const scheduling = { ...common, cluster, log: log.child({ component: 'scheduler' }) };
-  const placer = new Placer({ ...scheduling, recordsBeingPlaced });
   const preemption = new PreemptionReconciler({ ...scheduling, readiness });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({

@@ -164,6 +164,19 @@ export class PendingBatches {
     return this.beingCommitted.size > 0;
   }
 
+  /**
+   * Returns true while replicas without a decision wait that come before new replicas of a workload,
+   * or before its waiting replicas: those of a higher priority, or of the same priority and of a
+   * workload that is not younger.
+   */
+  hasAsUrgent({ priority, createdAt }: Pick<PendingBatch, 'priority' | 'createdAt'>): boolean {
+    for (const batch of this.batches.values()) {
+      if (batch.size === 0 || batch.priority < priority) continue;
+      if (batch.priority > priority || batch.createdAt <= createdAt) return true;
+    }
+    return false;
+  }
+
   /** Takes replicas out of the lists of their batch while a decision about them is committed. */
   beginCommit({ key }: PendingBatch, replicas: readonly ReplicaRecord[]): void {
     const batch = this.batches.get(key);

@@ -1,6 +1,6 @@
-import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import type { ClusterView } from '@cloudless/cluster-state';
+import type { ClusterView, EventInit } from '@cloudless/cluster-state';
 import { selectNewest } from '../common/causes.js';
 
 /** A replica with its node and the score of that node. */
@@ -15,6 +15,8 @@ export interface DecisionFacts {
   readonly view: Pick<ClusterView, 'lastEventOfReplica'>;
   readonly workload: WorkloadRecord;
   readonly decisionId: string;
+  /** Cause of the decision. Default: the newest event about one of the replicas. */
+  readonly causedBy?: EventInit | Event | undefined;
 }
 
 /** Creates the event for replicas that were placed. */
@@ -53,7 +55,7 @@ export function createUnplacedEvent(
 }
 
 function describeSubject(
-  { view, workload, decisionId }: DecisionFacts,
+  { view, workload, decisionId, causedBy }: DecisionFacts,
   replicas: readonly ReplicaRecord[],
   why: string,
 ) {
@@ -64,7 +66,7 @@ function describeSubject(
     workload: workload.name,
     replicaIds: replicas.map(({ id }) => id),
     ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
-    causedBy: selectNewest(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
+    causedBy: causedBy ?? selectNewest(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
     decision: { id: decisionId, why },
   };
 }

@@ -31,6 +31,7 @@ import {
   type PlacementDecision,
   type WaitingBatch,
 } from './placement-decision.js';
+import { NewReplicaPlacer } from './new-replicas.js';
 import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
 import { findLeftNodes } from './place-away.js';
 import { toPlacementRequest } from './scheduler-input.js';
@@ -60,6 +61,8 @@ const MAX_DECIDED = 8 * MAX_PLACED_PER_COMMIT;
 export class Placer {
   private readonly queue: WorkQueue<'place'>;
   private readonly pending: PendingBatches;
+  /** Places replicas in the transaction that creates them. */
+  readonly newReplicas: NewReplicaPlacer;
   private readonly unsubscribes: (() => void)[];
   private readonly placements: Counter;
   /** True after a round with a conflict: the next round commits each workload on its own. */
@@ -82,6 +85,11 @@ export class Placer {
       backoff: { firstMs: 20, maxMs: 1_000, jitter: 0.2 },
     });
     this.pending = new PendingBatches(() => deps.state.view());
+    this.newReplicas = new NewReplicaPlacer({
+      ...deps,
+      pending: this.pending,
+      placements: this.placements,
+    });
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
         this.pending.apply(changes);

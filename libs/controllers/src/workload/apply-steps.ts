@@ -10,6 +10,11 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
+import {
+  MAX_CREATED_WITH_NODES,
+  type NewPlacement,
+  type NewReplicaPlacer,
+} from '../placement/new-replicas.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 import { isFinished } from '../replica/finished.js';
 import { toDisconnectFields } from './sync-disconnect-policy.js';
@@ -21,6 +26,16 @@ import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 export interface AppliedSteps extends ReplicaSteps {
   /** Milliseconds until the next slot may be filled; undefined when no slot is in back-off. */
   readonly retryDelayMs: number | undefined;
+  /** The nodes of the created replicas. Undefined when the placer decides after the creation. */
+  readonly placement: NewPlacement | undefined;
+}
+
+/** A replica to create: all that differs between the replicas of one version. */
+interface Creation {
+  readonly version: number;
+  readonly slot: number;
+  /** The one node that the replica is for; empty: any node. */
+  readonly onlyNodeId: string;
 }
 
 /**
@@ -33,6 +48,8 @@ export class StepQueue {
   private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
   private readonly slotOfNode: ReadonlyMap<string, number>;
   private readonly slots: FreeSlots;
+  /** The version of all new replicas; undefined for several versions, and for given nodes. */
+  private readonly newVersion: number | undefined;
   /** Common fields of the new replicas, by version. */
   private readonly blueprints = new Map<number, ReplicaRecord>();
   private next = 0;
@@ -40,15 +57,19 @@ export class StepQueue {
   /**
    * @param pass - The pass that made the decision.
    * @param now - The current time, and the revision of the view for the stop orders.
+   * @param newReplicas - Chooses nodes in the transaction of the creation. Default: the placer
+   *   decides after the creation.
    */
   constructor(
     pass: WorkloadPass,
     private readonly steps: readonly RolloutStep[],
     private readonly backoffs: SlotBackoffs,
     private readonly now: { readonly wallTimeMs: number; readonly revision: bigint },
+    private readonly newReplicas?: Pick<NewReplicaPlacer, 'begin'>,
   ) {
     this.byId = findStopped(pass, steps);
     const creates = steps.some(({ kind }) => kind === 'createReplica');
+    this.newVersion = findNewVersion(steps);
     this.slotOfNode = creates ? findSlotsOfNodes(pass, steps) : new Map();
     this.slots = new FreeSlots(
       creates ? pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)) : [],
@@ -73,10 +94,12 @@ export class StepQueue {
    * @param createsOnly - True to stop before the first step that is no creation.
    */
   apply(pass: WorkloadPass, createsOnly = false): AppliedSteps {
-    const created: ReplicaRecord[] = [];
+    const creations: Creation[] = [];
     const stopped: ReplicaRecord[] = [];
     let retryDelayMs: number | undefined;
-    for (; created.length + stopped.length < MAX_REPLICA_WRITES; this.next += 1) {
+    const placement = this.beginPlacement(pass);
+    const limit = placement === undefined ? MAX_REPLICA_WRITES : MAX_CREATED_WITH_NODES;
+    for (; creations.length + stopped.length < limit; this.next += 1) {
       const step = this.steps[this.next];
       if (step === undefined || (createsOnly && step.kind !== 'createReplica')) break;
       if (step.kind === 'createReplica') {
@@ -85,7 +108,7 @@ export class StepQueue {
         );
         const waitMs = this.backoffs.getWaitMs(slot);
         if (waitMs > 0) retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
-        else created.push(this.createReplica(pass, step, slot));
+        else creations.push({ version: step.version, slot, onlyNodeId: step.nodeId ?? '' });
       } else if (step.kind === 'stopReplica') {
         const replica = this.byId.get(step.replicaId);
         if (replica === undefined) continue;
@@ -93,13 +116,22 @@ export class StepQueue {
         stopped.push(replica.value);
       }
     }
-    return { created, stopped, retryDelayMs };
+    placement?.choose(creations.length);
+    const created = creations.map((creation, index) =>
+      this.createReplica(pass, creation, placement?.getFields(index)),
+    );
+    return { created, stopped, retryDelayMs, placement };
+  }
+
+  private beginPlacement(pass: WorkloadPass): NewPlacement | undefined {
+    if (this.newVersion === undefined || this.isEmpty) return undefined;
+    return this.newReplicas?.begin(pass, selectRecordedVersion(pass, this.newVersion));
   }
 
   private createReplica(
     pass: WorkloadPass,
-    { version, nodeId = '' }: { readonly version: number; readonly nodeId?: string },
-    slot: number,
+    { version, slot, onlyNodeId }: Creation,
+    placed: Partial<ReplicaRecord> = {},
   ): ReplicaRecord {
     const { transaction, nextControl, workload } = pass;
     const sequence = nextControl.nextSequence;
@@ -110,7 +142,7 @@ export class StepQueue {
       this.blueprints.set(version, blueprint);
     }
     const id = replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence));
-    const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId: nodeId });
+    const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId, ...placed });
     transaction.createReplica(replica);
     return replica;
   }
@@ -144,6 +176,20 @@ function listStoppedIds(steps: readonly RolloutStep[]): ReadonlySet<string> {
   const ids = new Set<string>();
   for (const step of steps) if (step.kind === 'stopReplica') ids.add(step.replicaId);
   return ids;
+}
+
+/**
+ * Returns the version of all replicas that steps create. Undefined when there is none, when versions
+ * differ, and when a replica is for a given node.
+ */
+function findNewVersion(steps: readonly RolloutStep[]): number | undefined {
+  let found: number | undefined;
+  for (const step of steps) {
+    if (step.kind !== 'createReplica') continue;
+    if (step.nodeId !== undefined || (found ?? step.version) !== step.version) return undefined;
+    found = step.version;
+  }
+  return found;
 }
 
 function findStopped(

@@ -1,5 +1,6 @@
 import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
+import type { EventInit } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
 import {
   findChangeEvent,
@@ -41,10 +42,19 @@ export class StepEvents {
    * Adds the events of one commit.
    * @param pass - The pass that made the decision, or its continuation with another transaction.
    * @param createdBefore - Replicas that earlier commits of the same decision have created.
+   * @returns The first event about the created replicas; undefined when none was created.
    */
-  add(pass: WorkloadPass, { created, stopped }: ReplicaSteps, createdBefore = 0): void {
-    if (created.length > 0) this.addCreated(pass, created, createdBefore);
-    if (stopped.length === 0) return;
+  add(
+    pass: WorkloadPass,
+    { created, stopped }: ReplicaSteps,
+    createdBefore = 0,
+  ): EventInit | undefined {
+    const creation = created.length > 0 ? this.addCreated(pass, created, createdBefore) : undefined;
+    if (stopped.length > 0) this.addStopped(pass, stopped);
+    return creation;
+  }
+
+  private addStopped(pass: WorkloadPass, stopped: readonly ReplicaRecord[]): void {
     const ids = new Set<string>(stopped.map(({ id }) => id));
     const { replicas } = this.observed;
     const available = replicas.filter(
@@ -62,7 +72,7 @@ export class StepEvents {
     pass: WorkloadPass,
     created: readonly ReplicaRecord[],
     createdBefore: number,
-  ): void {
+  ): EventInit | undefined {
     const { view, workload } = pass;
     const facts = (this.facts ??= findCreateFacts(this.pass, this.observed));
     const change = findChangeEvent(view, workload.value);
@@ -72,8 +82,10 @@ export class StepEvents {
     const findCause = ({ slot }: ReplicaRecord): Event | undefined =>
       selectNewest(change, eviction, findEndEvent(view, facts.newestEnded.get(slot)));
     const why = explainCreates(this.observed, facts, createdBefore);
-    for (const [cause, replicas] of groupByCause(created, findCause))
-      addEvent(pass, { reason: 'ReplicasCreated', verb: 'created', replicas, why, cause });
+    const events = [...groupByCause(created, findCause)].map(([cause, replicas]) =>
+      addEvent(pass, { reason: 'ReplicasCreated', verb: 'created', replicas, why, cause }),
+    );
+    return events[0];
   }
 }
 
@@ -153,11 +165,14 @@ interface StepEvent {
   readonly cause: Event | undefined;
 }
 
-function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: StepEvent): void {
+function addEvent(
+  pass: WorkloadPass,
+  { reason, verb, replicas, why, cause }: StepEvent,
+): EventInit {
   const { namespace, name, requestId } = pass.workload.value;
   const [first] = replicas;
   const nodes = new Set(replicas.map(({ nodeId }) => nodeId));
-  pass.transaction.event({
+  const event: EventInit = {
     severity: Severity.INFO,
     category: Category.ROLLOUT,
     reason,
@@ -172,7 +187,9 @@ function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: St
     // The event of the user's change may have been removed. Then the request id identifies the
     // request.
     ...(cause === undefined ? { requestId } : {}),
-  });
+  };
+  pass.transaction.event(event);
+  return event;
 }
 
 function explainCreates(

@@ -1,4 +1,4 @@
-import { type ControlRecord, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   WorkQueue,
   definedFields,
@@ -18,6 +18,7 @@ import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
 import { copyControl, isSameControl } from '../common/control-copy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
+import type { NewPlacement, NewReplicaPlacer } from '../placement/new-replicas.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { ObservationCache } from '../rollout/observation-cache.js';
@@ -26,6 +27,7 @@ import { advancePass, pruneVersions } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { countStillWanted } from '../replica/finished.js';
 import { requireReadinessGuard, StepQueue } from './apply-steps.js';
+import { commitSteps, type DecidedSteps } from './commit-steps.js';
 import { StepEvents } from './step-events.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { PassPacing } from './pass-pacing.js';
@@ -45,6 +47,11 @@ export interface WorkloadReconcilerDeps {
   /** Evaluates the gates of canary steps. Default: gates have no result, so they never pass. */
   readonly gates?: Pick<RolloutGates, 'evaluate' | 'forget'>;
   readonly cluster: Pick<Cluster, 'eligibleNodes'>;
+  /**
+   * Chooses the nodes of new replicas in the transaction that creates them. Default: the placer
+   * chooses them after the creation.
+   */
+  readonly newReplicas?: Pick<NewReplicaPlacer, 'begin'>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -58,14 +65,6 @@ export interface WorkloadReconcilerDeps {
   /** Replicas that a deletion reads before other work runs. Default 10 000. */
   readonly replicasPerTurn?: number;
 }
-
-/**
- * Commits after which a decision about thousands of replicas is made anew, on the state of that
- * time: at once after a change that a decision depends on, else when the decision has created half
- * as many replicas as there were. As a decision looks at every replica, the looks for each created
- * replica then stay below three, however many there are.
- */
-const MIN_COMMITS_PER_DECISION = 64;
 
 /**
  * Reconciles workloads with their specs: creates and stops replicas as the rollout planner decides,
@@ -300,72 +299,45 @@ export class WorkloadReconciler {
       return this.reconcileWith(workload.value.uid, undefined);
     if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
     const steps = decision.kind === 'steps' ? decision.steps : [];
-    const stepQueue = new StepQueue(
+    const queue = new StepQueue(
       pass,
       steps,
       new SlotBackoffs(nextControl, now.wallTimeMs),
       now,
+      this.deps.newReplicas,
     );
-    const { created, stopped, retryDelayMs } = stepQueue.apply(pass);
+    const first = queue.apply(pass);
     const events = new StepEvents(pass, observed);
-    events.add(pass, { created, stopped });
+    const creation = events.add(pass, first);
+    first.placement?.addTo(transaction, first.created, creation);
     requireReadinessGuard(pass, observed, steps);
     pruneVersions(pass, pass.versions);
     const wakeInMs = advance.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
     const nextPassMs = Math.min(
-      ...[input.recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
+      ...[input.recheckInMs, first.retryDelayMs, wakeInMs].map(
+        (ms) => ms ?? Number.POSITIVE_INFINITY,
+      ),
     );
     this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
     if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
-      return this.commitSteps(pass, stepQueue, events, created.length);
+      return this.commitSteps(pass, { queue, events, first });
     const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
     return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
   }
 
-  /**
-   * Commits the steps of a decision. Creations that do not fit into the first transaction follow in
-   * further ones without a new decision, so that the work for many replicas grows with their number
-   * only: each of these transactions requires that no other decision and no new spec came between.
-   */
-  private async commitSteps(
-    pass: WorkloadPass,
-    stepQueue: StepQueue,
-    events: StepEvents,
-    firstCreated: number,
-  ): Promise<WorkResult> {
-    const { state } = this.deps;
-    let createdBefore = firstCreated;
-    let current = pass;
-    let writes = 0;
-    for (let commits = 1; ; commits += 1) {
-      const result = await this.commitPass(current);
-      const isCommitted = result.kind === 'committed';
-      if (isCommitted) writes += current.transaction.size;
-      const isLast =
-        firstCreated === 0 ||
-        (commits >= MIN_COMMITS_PER_DECISION && this.needsDecision(pass, createdBefore));
-      const isEnd = !isCommitted || isLast || !stepQueue.continuesWithCreation;
-      if (isEnd && writes > 0) this.logAdvance(pass, writes);
-      if (!isCommitted) return result;
-      if (isEnd) {
-        if (stepQueue.isEmpty) this.finished.add(pass.workload.value.uid);
-        return { kind: 'again' };
-      }
-      const control = { value: current.nextControl, revision: result.revision };
-      current = {
-        ...pass,
-        control,
-        nextControl: copyControl(control.value),
-        transaction: state.transaction(),
-      };
-      const steps = stepQueue.apply(current, /* createsOnly */ true);
-      if (steps.created.length === 0) {
-        this.logAdvance(pass, writes);
-        return { kind: 'again' };
-      }
-      events.add(current, steps, createdBefore);
-      createdBefore += steps.created.length;
-    }
+  private async commitSteps(pass: WorkloadPass, steps: DecidedSteps): Promise<WorkResult> {
+    const { result, writes, isFinished } = await commitSteps(
+      {
+        state: this.deps.state,
+        commit: (part, placement) => this.commitPass(part, placement),
+        needsDecision: (created) => this.needsDecision(pass, created),
+      },
+      pass,
+      steps,
+    );
+    if (writes > 0) this.logAdvance(pass, writes);
+    if (isFinished) this.finished.add(pass.workload.value.uid);
+    return result;
   }
 
   /** @param created - Replicas that the decision of a pass has created. */
@@ -389,8 +361,12 @@ export class WorkloadReconciler {
    * Commits one transaction of a pass. Every creation and every stop requires the control record to
    * be unchanged and rewrites it, so that concurrent decisions cannot both use the same disruption
    * budget.
+   * @param placement - The nodes of the new replicas, if the transaction assigns them.
    */
-  private async commitPass(pass: WorkloadPass): ReturnType<typeof commitPart> {
+  private async commitPass(
+    pass: WorkloadPass,
+    placement?: NewPlacement,
+  ): ReturnType<typeof commitPart> {
     const { workload, control, transaction, nextControl } = pass;
     const { uid } = workload.value;
     const { state } = this.deps;
@@ -400,11 +376,13 @@ export class WorkloadReconciler {
       .put('control', uid, nextControl)
       .require('workload', uid, workload);
     let isCommitted = false;
+    placement?.reserve();
     try {
       const result = await commitPart(state, transaction);
       isCommitted = result.kind === 'committed';
       return result;
     } finally {
+      placement?.end(isCommitted);
       // The decision has to be made anew.
       if (!isCommitted) this.starting.delete(uid);
     }
