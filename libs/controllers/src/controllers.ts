@@ -22,6 +22,8 @@ import { NetworkSettings, type WantedNetworkSettings } from './network/network-s
 import { NodeAllocations, type NodeAllocation } from './node/node-allocations.js';
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';
+import { NewReplicaPlacer } from './placement/new-replicas.js';
+import { PendingBatches } from './placement/pending-batches.js';
 import { Placer } from './placement/placer.js';
 import { PreemptionReconciler } from './preemption/preemption-reconciler.js';
 import { DryRunService } from './dry-run/dry-run-service.js';
@@ -132,13 +134,15 @@ export function startControllers(options: ControllersOptions): Controllers {
   });
   const common = { state, nodes, clock, random, meter, tracer };
   const scheduling = { ...common, cluster, log: log.child({ component: 'scheduler' }) };
-  // Before the reconciler of workloads, so that the placer knows all waiting replicas when new ones
-  // are created.
-  const placer = new Placer({ ...scheduling, recordsBeingPlaced });
+  // Before the reconciler of workloads, which creates no replica ahead of a waiting one.
+  const pending = new PendingBatches(() => state.view());
+  const unsubscribePending = state.subscribe((changes) => pending.apply(changes));
+  const newReplicas = new NewReplicaPlacer({ ...scheduling, pending, recordsBeingPlaced });
   const workloads = new WorkloadReconciler({
-    ...{ ...common, readiness, gates, cluster, newReplicas: placer.newReplicas },
+    ...{ ...common, readiness, gates, cluster, newReplicas },
     log: log.child({ component: 'workloads' }),
   });
+  const placer = new Placer({ ...scheduling, pending, recordsBeingPlaced });
   const preemption = new PreemptionReconciler({ ...scheduling, readiness });
   const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
@@ -166,7 +170,7 @@ export function startControllers(options: ControllersOptions): Controllers {
       return { ...usage.allocated, replicas: usage.replicas };
     },
     get isPlacing() {
-      return placer.isPlacing;
+      return placer.isPlacing || newReplicas.isPlacing;
     },
     close: async () => {
       nodes.close();
@@ -182,6 +186,7 @@ export function startControllers(options: ControllersOptions): Controllers {
         janitor.close(),
         networkSettings?.close(),
       ]);
+      unsubscribePending();
       model.close();
       allocations.close();
       presenter.close();

@@ -8,6 +8,8 @@ import { toNodeId } from '@cloudless/base';
 import { RecordingMeter } from '@cloudless/base/testing';
 import { TestBed } from '../testing/test-bed.js';
 import { WorkloadReconciler } from '../workload/workload-reconciler.js';
+import { NewReplicaPlacer } from './new-replicas.js';
+import { PendingBatches } from './pending-batches.js';
 import { Placer } from './placer.js';
 
 let bed: TestBed;
@@ -27,8 +29,12 @@ async function openWith(...nodes: readonly string[]): Promise<void> {
     }
   });
   const { recordsBeingPlaced } = bed;
-  const placer = bed.use(new Placer(bed.dependencies({ meter, recordsBeingPlaced })));
-  bed.use(new WorkloadReconciler(bed.dependencies({ newReplicas: placer.newReplicas })));
+  const pending = new PendingBatches(() => bed.state.view());
+  bed.state.subscribe((changes) => pending.apply(changes));
+  const scheduling = bed.dependencies({ meter, pending, recordsBeingPlaced });
+  const newReplicas = new NewReplicaPlacer(scheduling);
+  bed.use(new WorkloadReconciler(bed.dependencies({ newReplicas })));
+  bed.use(new Placer(scheduling));
 }
 
 afterEach(() => bed.close());
@@ -40,14 +46,14 @@ const reservedOn = (nodeId: string) => bed.cluster.usage(toNodeId(nodeId))?.allo
 describe('NewReplicaPlacer', () => {
   it('creates replicas with their nodes in one commit', async () => {
     await openWith('node-1', 'node-2');
+    const { revision } = bed.state.view();
     await bed.createWorkload({ replicas: 2, ...cpu(1_000) });
     await bed.advance();
     expect(nodesOf().sort()).toEqual(['node-1', 'node-2']);
     expect(nodesAtCreation.get('web')).toEqual(nodesOf());
-    for (const replica of bed.replicas()) {
-      expect(replica).toMatchObject({ phase: Phase.ASSIGNED, reason: '' });
-      expect(replica.orderRevision).toBeGreaterThan(0n);
-    }
+    // The order is newer than every store without the replica: the workload is the commit before.
+    const order = { phase: Phase.ASSIGNED, reason: '', orderRevision: revision + 2n };
+    expect(bed.replicas()).toMatchObject([order, order]);
     expect([reservedOn('node-1'), reservedOn('node-2')]).toEqual([1_000, 1_000]);
     expect(await meter.read('cloudless_placements_total', { result: 'placed' })).toBe(2);
   });
@@ -131,6 +137,20 @@ describe('NewReplicaPlacer', () => {
     });
     await bed.advance();
     expect(bed.replicas()[1]?.nodeId).toBe(from === 'node-1' ? 'node-2' : 'node-1');
+  });
+
+  it('chooses nodes after the commit when the same commit stops replicas', async () => {
+    await openWith('node-1', 'node-2');
+    const inPlace = { maxSurge: 1, maxUnavailable: 1, minAvailable: 0 };
+    await bed.createWorkload({ replicas: 2, ...cpu(1_000), rollout: inPlace });
+    await bed.advance();
+    await bed.runAll();
+    await bed.advance(15_000);
+    nodesAtCreation.clear();
+    await bed.updateWorkload({ replicas: 2, ...cpu(1_000), rollout: inPlace, args: ['new'] });
+    await bed.advance();
+    expect(bed.replicas().some(({ desiredRunning }) => !desiredRunning)).toBe(true);
+    expect(nodesAtCreation.get('web')).toContain('');
   });
 
   it('decides again when a node is cordoned before the commit', async () => {

@@ -1,6 +1,13 @@
 import { ReplicaStatus_Phase as Phase, Rollout_Strategy as Strategy } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { toNodeId, toReplicaId, type Clock, type Counter } from '@cloudless/base';
+import {
+  noMeter,
+  toNodeId,
+  toReplicaId,
+  type Clock,
+  type Counter,
+  type Meter,
+} from '@cloudless/base';
 import type {
   ClusterState,
   ClusterView,
@@ -12,6 +19,7 @@ import type { Cluster, Placement } from '@cloudless/scheduler';
 import { refreshReservation } from './cluster-model.js';
 import type { PendingBatches } from './pending-batches.js';
 import { findLeftNodes } from './place-away.js';
+import { createPlacementCounter } from './placement-counter.js';
 import { createPlacedEvent } from './placement-events.js';
 import { toPlacementRequest, toReservation } from './scheduler-input.js';
 
@@ -26,7 +34,7 @@ export interface NewReplicaPlacerDeps {
   readonly cluster: Pick<Cluster, 'place' | 'reserveAll' | 'reserve' | 'release'>;
   readonly clock: Pick<Clock, 'wallTime'>;
   readonly pending: Pick<PendingBatches, 'hasAsUrgent'>;
-  readonly placements: Counter;
+  readonly meter?: Meter;
   /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
   readonly recordsBeingPlaced?: Set<ReplicaRecord>;
 }
@@ -43,7 +51,19 @@ export interface CreatingPass {
  * decides about them.
  */
 export class NewReplicaPlacer {
-  constructor(private readonly deps: NewReplicaPlacerDeps) {}
+  /** The placements that are being committed. */
+  private readonly inProgress = new Set<NewPlacement>();
+
+  private readonly placements: Counter;
+
+  constructor(private readonly deps: NewReplicaPlacerDeps) {
+    this.placements = createPlacementCounter(deps.meter ?? noMeter);
+  }
+
+  /** True while the model holds reservations of replicas that are not committed yet. */
+  get isPlacing(): boolean {
+    return this.inProgress.size > 0;
+  }
 
   /**
    * Begins the placement of new replicas of one version.
@@ -63,8 +83,18 @@ export class NewReplicaPlacer {
     const { priority = 0 } = template;
     const isNext = !pending.hasAsUrgent({ priority, createdAt: Number(createdAt?.seconds ?? 0n) });
     if (!isNext) return undefined;
-    return new NewPlacement(this.deps, view, workload.value, version);
+    return new NewPlacement(
+      { ...this.deps, placements: this.placements, inProgress: this.inProgress },
+      view,
+      workload.value,
+      version,
+    );
   }
+}
+
+interface NewPlacementDeps extends NewReplicaPlacerDeps {
+  readonly placements: Counter;
+  readonly inProgress: Set<NewPlacement>;
 }
 
 /** The nodes of the replicas that one transaction creates. */
@@ -73,7 +103,7 @@ export class NewPlacement {
   private placed: readonly ReplicaRecord[] = [];
 
   constructor(
-    private readonly deps: NewReplicaPlacerDeps,
+    private readonly deps: NewPlacementDeps,
     private readonly view: ClusterView,
     private readonly workload: WorkloadRecord,
     private readonly version: number,
@@ -105,7 +135,10 @@ export class NewPlacement {
   getFields(index: number): Partial<ReplicaRecord> {
     const nodeId = this.chosen[index]?.nodeId;
     if (nodeId === undefined) return {};
-    return { nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision: this.view.revision };
+    // A store without the creation is recognised by an order that is newer than the store. So the
+    // order has the earliest revision that the commit can get, and not that of the decision.
+    const orderRevision = this.view.revision + 1n;
+    return { nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision };
   }
 
   /**
@@ -140,6 +173,7 @@ export class NewPlacement {
     const [first] = this.placed;
     const template = this.view.version(this.workload.uid, this.version)?.template;
     if (first === undefined || template === undefined) return;
+    this.deps.inProgress.add(this);
     this.deps.cluster.reserveAll(
       toReservation(this.workload, first, template),
       this.placed.map(({ id, nodeId }) => ({
@@ -152,7 +186,8 @@ export class NewPlacement {
 
   /** Gives the reservations back unless the transaction was committed. */
   end(isCommitted: boolean): void {
-    const { state, cluster, placements, recordsBeingPlaced } = this.deps;
+    const { state, cluster, placements, recordsBeingPlaced, inProgress } = this.deps;
+    inProgress.delete(this);
     for (const replica of this.placed) recordsBeingPlaced?.delete(replica);
     if (isCommitted) placements.add(this.placed.length, { result: 'placed' });
     else for (const { id } of this.placed) refreshReservation(cluster, state.view(), id);

@@ -188,4 +188,30 @@ describe('WaitingReplicas', () => {
     expect(waiting.delete(other)).toBe(true);
     expect(waiting.size).toBe(0);
   });
+
+  it.each([
+    { priority: 50, createdAt: 10, waits: true },
+    { priority: 50, createdAt: 9, waits: false },
+    { priority: 51, createdAt: 10, waits: false },
+    { priority: 49, createdAt: 9, waits: true },
+  ])(
+    'has replicas as urgent as those of priority $priority, created at $createdAt: $waits',
+    ({ priority, createdAt, waits }) => {
+      const { view } = aView([{ uid: 'web', createdAt: 10 }], [aReplica('web', 1)]);
+      const pending = new PendingBatches(view);
+      expect(pending.hasAsUrgent({ priority, createdAt })).toBe(waits);
+    },
+  );
+
+  it('has urgent replicas while their decision is being committed, until they have a node', () => {
+    const waiting = aReplica('web', 1);
+    const pending = new PendingBatches(aView([{ uid: 'web' }], [waiting]).view);
+    pending.beginRound();
+    const batch = pending.next();
+    if (batch !== undefined) pending.beginCommit(batch, [waiting]);
+    expect(pending.hasAsUrgent({ priority: 50, createdAt: 0 })).toBe(true);
+    const after = aReplica('web', 1, { nodeId: 'node-1' });
+    pending.apply([{ kind: 'replica', id: 'web/1', before: waiting, after }]);
+    expect(pending.hasAsUrgent({ priority: 50, createdAt: 0 })).toBe(false);
+  });
 });

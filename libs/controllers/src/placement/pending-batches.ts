@@ -165,15 +165,18 @@ export class PendingBatches {
   }
 
   /**
-   * Returns true while replicas without a decision wait that come before new replicas of a workload,
-   * or before its waiting replicas: those of a higher priority, or of the same priority and of a
-   * workload that is not younger.
+   * Returns true while replicas wait that come before new replicas of a workload, or before its
+   * waiting replicas: those of a higher priority, or of the same priority and of a workload that is
+   * not younger. A replica also waits while the decision about it is being committed, because that
+   * may be a refusal, after which the replica may preempt others.
    */
   hasAsUrgent({ priority, createdAt }: Pick<PendingBatch, 'priority' | 'createdAt'>): boolean {
-    for (const batch of this.batches.values()) {
-      if (batch.size === 0 || batch.priority < priority) continue;
-      if (batch.priority > priority || batch.createdAt <= createdAt) return true;
-    }
+    for (const batch of this.batches.values())
+      if (
+        batch.priority > priority ||
+        (batch.priority === priority && batch.createdAt <= createdAt)
+      )
+        return true;
     return false;
   }
 

@@ -31,8 +31,8 @@ import {
   type PlacementDecision,
   type WaitingBatch,
 } from './placement-decision.js';
-import { NewReplicaPlacer } from './new-replicas.js';
 import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
+import { createPlacementCounter } from './placement-counter.js';
 import { findLeftNodes } from './place-away.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
@@ -47,6 +47,8 @@ export interface PlacerDeps {
   readonly tracer?: Tracer;
   /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
   readonly recordsBeingPlaced?: Set<ReplicaRecord>;
+  /** The waiting replicas, which the caller keeps up to date. Default: the placer does. */
+  readonly pending?: PendingBatches;
 }
 
 /**
@@ -61,8 +63,6 @@ const MAX_DECIDED = 8 * MAX_PLACED_PER_COMMIT;
 export class Placer {
   private readonly queue: WorkQueue<'place'>;
   private readonly pending: PendingBatches;
-  /** Places replicas in the transaction that creates them. */
-  readonly newReplicas: NewReplicaPlacer;
   private readonly unsubscribes: (() => void)[];
   private readonly placements: Counter;
   /** True after a round with a conflict: the next round commits each workload on its own. */
@@ -71,11 +71,7 @@ export class Placer {
   private hasChanged = false;
 
   constructor(private readonly deps: PlacerDeps) {
-    this.placements = (deps.meter ?? noMeter).counter({
-      name: 'cloudless_placements_total',
-      help: 'Replicas that the scheduler decided about, by result: placed, or unplaced when no node fits.',
-      labels: ['result'],
-    });
+    this.placements = createPlacementCounter(deps.meter ?? noMeter);
     this.queue = new WorkQueue({
       clock: deps.clock,
       random: deps.random,
@@ -84,15 +80,11 @@ export class Placer {
       onError: (_key, reason) => logFailure(deps.log, 'placement failed', reason),
       backoff: { firstMs: 20, maxMs: 1_000, jitter: 0.2 },
     });
-    this.pending = new PendingBatches(() => deps.state.view());
-    this.newReplicas = new NewReplicaPlacer({
-      ...deps,
-      pending: this.pending,
-      placements: this.placements,
-    });
+    const pending = deps.pending ?? new PendingBatches(() => deps.state.view());
+    this.pending = pending;
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
-        this.pending.apply(changes);
+        if (deps.pending === undefined) pending.apply(changes);
         if (changes.some(affectsPlacement)) this.wake();
       }),
       deps.nodes.subscribe(() => this.wake()),

@@ -48,7 +48,7 @@ export class StepQueue {
   private readonly byId: ReadonlyMap<string, Stored<ReplicaRecord>>;
   private readonly slotOfNode: ReadonlyMap<string, number>;
   private readonly slots: FreeSlots;
-  /** The version of all new replicas; undefined for several versions, and for given nodes. */
+  /** The version of the new replicas; undefined when their nodes are chosen after the commit. */
   private readonly newVersion: number | undefined;
   /** Common fields of the new replicas, by version. */
   private readonly blueprints = new Map<number, ReplicaRecord>();
@@ -179,12 +179,15 @@ function listStoppedIds(steps: readonly RolloutStep[]): ReadonlySet<string> {
 }
 
 /**
- * Returns the version of all replicas that steps create. Undefined when there is none, when versions
- * differ, and when a replica is for a given node.
+ * Returns the version of the replicas that steps create, if nodes can be chosen before the commit.
+ * Undefined when the steps create no replica, replicas of several versions, or replicas for given
+ * nodes, and when they stop replicas: the model of the scheduler counts these as leaving from the
+ * commit on, and the choice of the nodes depends on that.
  */
 function findNewVersion(steps: readonly RolloutStep[]): number | undefined {
   let found: number | undefined;
   for (const step of steps) {
+    if (step.kind === 'stopReplica') return undefined;
     if (step.kind !== 'createReplica') continue;
     if (step.nodeId !== undefined || (found ?? step.version) !== step.version) return undefined;
     found = step.version;

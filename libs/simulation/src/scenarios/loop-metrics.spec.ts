@@ -1,4 +1,6 @@
+import type { WorkloadRecord } from '@cloudless/api/store';
 import { RecordingMeter } from '@cloudless/base/testing';
+import type { Stored } from '@cloudless/cluster-state';
 import type { TestCluster } from '../index.js';
 import { SimulatedProxy } from '../test-cluster/simulated-proxy.js';
 import { startCluster, createWeb } from '../test-cluster/web-workload.js';
@@ -24,10 +26,16 @@ const raiseStoreRevision = async (cluster: TestCluster): Promise<void> => {
   const { revision } = cluster.store;
   cluster.store.revision = async () => (await revision.call(cluster.store)) + 3n;
 };
+/** Commits a transaction that requires a workload as it was before an update. */
 const conflict = async (cluster: TestCluster): Promise<void> => {
-  const update = (command: string) =>
-    cluster.client.updateWorkload({ name: 'web', spec: { command: [command] } });
-  await cluster.complete(() => Promise.all([update('a'), update('b'), update('c')]));
+  const [{ value, ...read }] = [...cluster.state.view().workloads()] as [Stored<WorkloadRecord>];
+  await cluster.complete(() =>
+    cluster.client.updateWorkload({ name: 'web', spec: { command: ['other'] } }),
+  );
+  const transaction = cluster.state.transaction().require('workload', value.uid, read);
+  await expect(
+    cluster.complete(() => cluster.state.commit(transaction.put('workload', value.uid, value))),
+  ).rejects.toMatchObject({ kind: 'conflict' });
 };
 
 const rows: readonly Row[] = [
