@@ -16,7 +16,7 @@ import { type ClusterState, type RecordChange, type Stored } from '@cloudless/cl
 import { mayLeaveOutWaiting } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
-import { copyControl, isSameControl } from '../common/control-copy.js';
+import { isSameControl } from '../common/control-copy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { NewPlacement, NewReplicaPlacer } from '../placement/new-replicas.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
