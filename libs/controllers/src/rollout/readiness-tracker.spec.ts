@@ -42,6 +42,16 @@ describe('ReadinessTracker', () => {
   });
 
   it.each([
+    { name: 'was lost with its node', change: { lost: true, desiredRunning: false, ready: false } },
+    { name: 'was unready and is ordered to stop', change: { desiredRunning: false } },
+  ])('keeps no time of a replica that $name', async ({ change }) => {
+    await bed.advance(1_000);
+    if (change.lost !== true) await bed.changeReplica(replica().id, { ready: false });
+    await bed.changeReplica(replica().id, change);
+    expect(bed.readiness.lastReadyForMs(replica().id)).toBe(0);
+  });
+
+  it.each([
     {
       name: 'a stopping replica',
       change: () => bed.changeReplica('web-1', { desiredRunning: false }),

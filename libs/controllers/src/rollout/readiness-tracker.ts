@@ -15,7 +15,11 @@ export class ReadinessTracker {
    * 16 bytes more in a map.
    */
   private readonly readySince = new Map<string, Map<number, number>>();
-  /** Duration of the last readiness of replicas that are not ready, by replica id. */
+  /**
+   * Duration of the last readiness of replicas that are not ready and not ordered to stop, by replica
+   * id. A lost replica is ordered to stop, and its record may stay for weeks. Whole milliseconds,
+   * rounded down.
+   */
   private readonly lastReadyMs = new Map<string, number>();
   private readonly unsubscribe: () => void;
 
@@ -46,7 +50,7 @@ export class ReadinessTracker {
 
   /**
    * Returns the milliseconds for which the replica was ready before it last stopped being ready; 0
-   * for a replica that this coordinator never saw ready.
+   * for a replica that this coordinator never saw ready, or that is ordered to stop.
    */
   lastReadyForMs(replicaId: string): number {
     return this.lastReadyMs.get(replicaId) ?? 0;
@@ -64,10 +68,11 @@ export class ReadinessTracker {
     const { id, uid, sequence } = replica;
     const times = this.readySince.get(uid);
     const since = times?.get(Number(sequence));
-    if (after === undefined) this.lastReadyMs.delete(id);
+    const isWanted = after?.desiredRunning === true;
+    if (!isWanted) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
       if (since === undefined) return;
-      if (after !== undefined) this.lastReadyMs.set(id, Math.max(0, this.clock.now() - since));
+      if (isWanted) this.lastReadyMs.set(id, Math.max(0, Math.floor(this.clock.now() - since)));
       times?.delete(Number(sequence));
       if (times?.size === 0) this.readySince.delete(uid);
       return;
