@@ -1,4 +1,4 @@
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { LEASE_MS, TestBed } from '../testing/test-bed.js';
 import { NodeReconciler } from './node-reconciler.js';
@@ -35,6 +35,24 @@ describe('NodeReconciler after the loss of a node', () => {
     );
     expect(bed.replicas()[0]?.lostAt).toBeDefined();
     expect(bed.replicas()[0]?.orderRevision).toBeGreaterThan(0n);
+  });
+
+  it('clears the start of the readiness of a lost replica', async () => {
+    await bed.addReplicas(1, () => ({ ready: true, readySince: timestampFromMs(1_000) }));
+    expect(bed.replicas()[0]?.readySince).toBeDefined();
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    expect(bed.replicas()[0]).toMatchObject({ lost: true });
+    expect(bed.replicas()[0]?.readySince).toBeUndefined();
+  });
+
+  it('gives all replicas of one commit the same object as the time of the loss', async () => {
+    await bed.addReplicas(2);
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    const [first, second] = bed.replicas();
+    expect(first?.lostAt).toBeDefined();
+    expect(second?.lostAt).toBe(first?.lostAt);
   });
 
   it('adds one event for the node and one for its replicas, with the node event as cause', async () => {

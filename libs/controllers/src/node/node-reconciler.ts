@@ -27,6 +27,7 @@ import {
   copyReplica,
   holdsResources,
   putNodeReturn,
+  shareTime,
   type ClusterState,
   type EventInit,
   type RecordChange,
@@ -296,12 +297,15 @@ export class NodeReconciler {
     const transaction = state.transaction();
     // The commit fails when the node has returned in the meantime.
     transaction.require('node', id, node);
+    // One time for all: the records of lost replicas stay until their node returns.
+    const lostAt = shareTime(timestampFromMs(clock.wallTime()));
     for (const replica of due) {
       const lost = {
         lost: true,
-        lostAt: timestampFromMs(clock.wallTime()),
+        lostAt,
         desiredRunning: false,
         ready: false,
+        readySince: undefined,
         phase: Phase.FAILED,
         reason: texts.reason,
         stopReason: texts.stopReason,
