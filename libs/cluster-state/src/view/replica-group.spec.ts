@@ -71,9 +71,9 @@ describe('ReplicaGroup', () => {
           const records = readAll(group);
           expect(toValue(group.tally)).toEqual(toValue(tallyReplicas(records)));
           const sorted = records.map(({ sequence }) => Number(sequence)).sort((a, b) => a - b);
-          const listed = Array.from(group.inOrder(), ({ value }) => Number(value.sequence));
+          const listed = Array.from(group.values(), ({ value }) => Number(value.sequence));
           expect(listed).toEqual(sorted);
-          const after = Array.from(group.inOrder(500), ({ value }) => Number(value.sequence));
+          const after = Array.from(group.values(500), ({ value }) => Number(value.sequence));
           expect(after).toEqual(sorted.filter((sequence) => sequence > 500));
         }),
         { numRuns: 30 },
@@ -91,7 +91,7 @@ describe('ReplicaGroup', () => {
     expectNumbers();
     for (const sequence of range(1_201, 2_200)) group.set(sequence, toStored(sequence));
     expectNumbers();
-    expect(Array.from(group.inOrder(), ({ value }) => Number(value.sequence))).toEqual(
+    expect(Array.from(group.values(), ({ value }) => Number(value.sequence))).toEqual(
       range(801, 2_200),
     );
   });

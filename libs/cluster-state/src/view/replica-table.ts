@@ -10,7 +10,7 @@ const KEY_DIGITS = 10;
  * The records of replicas by key, by id, and by workload, in one index: key (`<uid>/<sequence>`) and
  * id (`<uid>-<sequence>`) both follow from workload and sequence number. A map for each of them would
  * take a third of the memory of a replica. Records are grouped by workload; those of one workload
- * are in the order of their creation.
+ * are in the order of their sequence numbers.
  */
 export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
   /** By uid of the workload, then by sequence number. */
@@ -58,7 +58,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
    */
   ofWorkloadInOrder(uid: string, after?: number): Iterable<Stored<ReplicaRecord>> {
     const others = this.irregular.size === 0 ? [] : this.irregularOf(uid);
-    if (others.length === 0) return this.groups.get(uid)?.inOrder(after) ?? [];
+    if (others.length === 0) return this.groups.get(uid)?.values(after) ?? [];
     const min = after ?? -Infinity;
     return [...this.ofWorkload(uid)]
       .filter(({ value }) => Number(value.sequence) > min)
@@ -135,8 +135,8 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
 
   *[Symbol.iterator](): Generator<[string, Stored<ReplicaRecord>], void> {
     for (const [uid, group] of this.groups)
-      for (const [sequence, stored] of group.entries())
-        yield [`${uid}/${String(sequence).padStart(KEY_DIGITS, '0')}`, stored];
+      for (const stored of group.values())
+        yield [`${uid}/${String(stored.value.sequence).padStart(KEY_DIGITS, '0')}`, stored];
     for (const [key, stored] of this.irregular) yield [key, stored];
   }
 
