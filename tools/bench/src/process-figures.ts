@@ -25,8 +25,30 @@ export function readCpuSeconds(pid: number): number {
  * @see proc_pid_status(5), VmRSS
  */
 export function readMemoryBytes(pid: number): number {
-  const [, kilobytes = '0'] =
-    /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return readStatusBytes(pid, 'VmRSS');
+}
+
+/**
+ * Returns the largest resident memory of a process so far, in bytes.
+ * @see proc_pid_status(5), VmHWM
+ */
+export function readPeakMemoryBytes(pid: number): number {
+  return readStatusBytes(pid, 'VmHWM');
+}
+
+/**
+ * Returns the part of the resident memory that belongs to mapped files, such as the program and a
+ * store, in bytes. The kernel can take these pages at any time.
+ * @see proc_pid_status(5), RssFile
+ */
+export function readFileMemoryBytes(pid: number): number {
+  return readStatusBytes(pid, 'RssFile');
+}
+
+/** @param field - A field of the status of the process with a size. 0 when there is no such field. */
+function readStatusBytes(pid: number, field: string): number {
+  const text = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const [, kilobytes = '0'] = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(text) ?? [];
   return Number(kilobytes) * 1_024;
 }
 

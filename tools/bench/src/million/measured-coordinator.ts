@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { createCoordinatorClient, type CoordinatorClient } from '@cloudless/api';
 import { RunningProgram, findBundle } from '@cloudless/e2e';
-import { readCpuSeconds, readMemoryBytes } from '../process-figures.js';
+import {
+  readCpuSeconds,
+  readFileMemoryBytes,
+  readMemoryBytes,
+  readPeakMemoryBytes,
+} from '../process-figures.js';
 
 /** Script that starts and writes profiles at a signal. */
 const PROFILER = new URL('profile-on-signal.mjs', import.meta.url).href;
@@ -12,6 +17,10 @@ const PROFILER = new URL('profile-on-signal.mjs', import.meta.url).href;
 export interface CoordinatorFigures {
   readonly cpuSeconds: number;
   readonly memoryBytes: number;
+  /** The part of `memoryBytes` that belongs to mapped files: the store and the program. */
+  readonly fileMemoryBytes: number;
+  /** Largest `memoryBytes` so far. */
+  readonly peakMemoryBytes: number;
 }
 
 /** Values of the metrics of a coordinator by series, such as `cloudless_nodes{alive="true"}`. */
@@ -92,7 +101,12 @@ export class MeasuredCoordinator {
 
   readFigures(): CoordinatorFigures {
     const pid = this.program?.pid ?? 0;
-    return { cpuSeconds: readCpuSeconds(pid), memoryBytes: readMemoryBytes(pid) };
+    return {
+      cpuSeconds: readCpuSeconds(pid),
+      memoryBytes: readMemoryBytes(pid),
+      fileMemoryBytes: readFileMemoryBytes(pid),
+      peakMemoryBytes: readPeakMemoryBytes(pid),
+    };
   }
 
   /** Log lines of the newest process. */

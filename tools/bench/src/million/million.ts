@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { fromConnectError } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
 import { sleep } from '@cloudless/base';
 import { printReport } from '../report.js';
@@ -53,6 +54,8 @@ const limits = parseLimits(values.limits);
 const phases = new Set(values.phases.split(','));
 /** Creates that are under way at the same time. */
 const CREATES_IN_FLIGHT = 16;
+/** Pause before a refused call is made again, milliseconds. */
+const REFUSED_RETRY_MS = 1_000;
 /** Share of the workloads that the rolling update changes. */
 const UPDATED_SHARE = 0.1;
 /** Zone that is lost. */
@@ -89,25 +92,40 @@ async function runAll(count: number, run: (index: number) => Promise<unknown>): 
   await Promise.all(Array.from({ length: CREATES_IN_FLIGHT }, work));
 }
 
+/** Repeats a call that the coordinator refuses because other calls wait, as its error asks for. */
+async function retryRefused(call: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    try {
+      await call();
+      return;
+    } catch (reason) {
+      if (fromConnectError(reason).kind !== 'exhausted') throw reason;
+      await sleep(systemClock, REFUSED_RETRY_MS);
+    }
+  }
+}
+
 async function createAll(): Promise<void> {
   const { client } = coordinator;
   await runAll(WORKLOADS, (index) =>
-    client.createWorkload({
-      name: nameOf(index),
-      spec: {
-        command: ['serve', '--port', '8080'],
-        replicas: countOf(index),
-        labels: { app: nameOf(index) },
-        env: { MODE: 'one' },
-        resources: { requests: { cpuMillis: 100, memoryBytes: BigInt(500 * 1024 ** 2) } },
-        preStopDelay: durationFromMs(0),
-        rollout: {
-          minReadyDuration: durationFromMs(0),
-          maxSurge: Math.ceil(PER_WORKLOAD / 4),
-          maxUnavailable: Math.ceil(PER_WORKLOAD / 4),
+    retryRefused(() =>
+      client.createWorkload({
+        name: nameOf(index),
+        spec: {
+          command: ['serve', '--port', '8080'],
+          replicas: countOf(index),
+          labels: { app: nameOf(index) },
+          env: { MODE: 'one' },
+          resources: { requests: { cpuMillis: 100, memoryBytes: BigInt(500 * 1024 ** 2) } },
+          preStopDelay: durationFromMs(0),
+          rollout: {
+            minReadyDuration: durationFromMs(0),
+            maxSurge: Math.ceil(PER_WORKLOAD / 4),
+            maxUnavailable: Math.ceil(PER_WORKLOAD / 4),
+          },
         },
-      },
-    }),
+      }),
+    ),
   );
 }
 
@@ -118,11 +136,13 @@ const UPDATED_REPLICAS = Math.min(REPLICAS, UPDATED_WORKLOADS * PER_WORKLOAD);
 async function updateSome(): Promise<void> {
   const { client } = coordinator;
   await runAll(UPDATED_WORKLOADS, (index) =>
-    client.updateWorkload({
-      name: nameOf(index),
-      spec: { env: { MODE: 'two' } },
-      updateMask: { paths: ['env'] },
-    }),
+    retryRefused(() =>
+      client.updateWorkload({
+        name: nameOf(index),
+        spec: { env: { MODE: 'two' } },
+        updateMask: { paths: ['env'] },
+      }),
+    ),
   );
 }
 

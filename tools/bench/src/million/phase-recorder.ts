@@ -2,7 +2,12 @@ import { systemClock } from '@cloudless/app-kit';
 import { sleep } from '@cloudless/base';
 import type { AgentCounts } from './agents-protocol.js';
 import type { LightAgents } from './light-agents.js';
-import { sumOf, type MeasuredCoordinator, type Metrics } from './measured-coordinator.js';
+import {
+  sumOf,
+  type CoordinatorFigures,
+  type MeasuredCoordinator,
+  type Metrics,
+} from './measured-coordinator.js';
 
 /** State at one moment of a phase. */
 export interface Sample {
@@ -20,7 +25,12 @@ export interface PhaseFigures {
   readonly seconds: number;
   readonly coordinatorCpuSeconds: number;
   readonly agentsCpuSeconds: number;
+  /** Resident at the end of the phase. */
   readonly coordinatorMemoryMb: number;
+  /** Of these, pages of mapped files: the store and the program. */
+  readonly coordinatorFileMemoryMb: number;
+  /** Largest resident memory since the start of the coordinator. */
+  readonly coordinatorPeakMemoryMb: number;
   readonly replicas: number;
   readonly replicasPerSecond: number;
   /** Per replica of the phase. */
@@ -39,6 +49,8 @@ const SAMPLE_MS = 500;
 const STALLED_MS = { atLeast: 60_000, perReplica: 1 };
 
 const round = (value: number, digits = 2): number => Number(value.toFixed(digits));
+
+const toMegabytes = (bytes: number): number => Math.round(bytes / 1e6);
 
 interface Moment {
   readonly atMs: number;
@@ -93,7 +105,7 @@ export class PhaseRecorder {
     await begun;
     while (!(await isConfirmed())) await sleep(systemClock, SAMPLE_MS / 2);
     const after = await this.readMoment();
-    return compare(before, after, replicas, this.coordinator.readFigures().memoryBytes);
+    return compare(before, after, replicas, this.coordinator.readFigures());
   }
 
   private createSample(before: Moment, counts: AgentCounts): Sample {
@@ -102,7 +114,7 @@ export class PhaseRecorder {
       seconds: round((systemClock.now() - before.atMs) / 1_000),
       started: counts.startOrders - before.counts.startOrders,
       coordinatorCpuSeconds: round(cpuSeconds - before.cpuSeconds),
-      coordinatorMemoryMb: Math.round(memoryBytes / 1e6),
+      coordinatorMemoryMb: toMegabytes(memoryBytes),
     };
   }
 
@@ -118,7 +130,7 @@ function compare(
   before: Moment,
   after: Moment,
   replicas: number,
-  memoryBytes: number,
+  memory: CoordinatorFigures,
 ): PhaseFigures {
   const grown = (name: string, label?: string): number =>
     sumOf(after.metrics, name, label) - sumOf(before.metrics, name, label);
@@ -131,7 +143,9 @@ function compare(
     seconds: round(seconds),
     coordinatorCpuSeconds: round(cpuSeconds),
     agentsCpuSeconds: round(counted('cpuSeconds')),
-    coordinatorMemoryMb: Math.round(memoryBytes / 1e6),
+    coordinatorMemoryMb: toMegabytes(memory.memoryBytes),
+    coordinatorFileMemoryMb: toMegabytes(memory.fileMemoryBytes),
+    coordinatorPeakMemoryMb: toMegabytes(memory.peakMemoryBytes),
     replicas,
     replicasPerSecond: Math.round(replicas / seconds),
     perReplica: {
