@@ -1,6 +1,9 @@
 /** Empty places that a map may have at any time, so that small maps are rarely compacted. */
 const MAX_HOLES = 16;
 
+/** Up to this number of entries, arrays have no space to grow: most workloads have few replicas. */
+const MAX_EXACT = 8;
+
 const DONE = { done: true, value: undefined } as const;
 
 /**
@@ -34,8 +37,7 @@ export class SequenceMap<Value extends object> {
     const { keys, entries } = this;
     const last = keys[keys.length - 1];
     if (last === undefined || last < key) {
-      keys.push(key);
-      entries.push(value);
+      this.append(key, value);
       return this;
     }
     const index = this.findIndex(key);
@@ -88,6 +90,16 @@ export class SequenceMap<Value extends object> {
     };
     const iterator = { next, [Symbol.iterator]: (): IterableIterator<Value> => iterator };
     return iterator;
+  }
+
+  private append(key: number, value: Value): void {
+    if (this.keys.length < MAX_EXACT) {
+      this.keys = this.keys.concat([key]);
+      this.entries = this.entries.concat([value]);
+    } else {
+      this.keys.push(key);
+      this.entries.push(value);
+    }
   }
 
   /** Returns the index of a key, also of one whose value was deleted; -1 for an unknown key. */
