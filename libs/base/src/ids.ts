@@ -21,7 +21,7 @@ export const toContainerId = (text: string): ContainerId => text as ContainerId;
 
 /** Returns the id of the replica with number `sequence` of a workload. */
 export function replicaIdOf(workloadId: WorkloadId, sequence: number): ReplicaId {
-  // A template makes a text that also keeps its parts: up to 32 bytes more in each record of a replica.
+  // A template makes a text that also keeps its parts: up to 32 bytes more in each record.
   return [workloadId, sequence].join('-') as ReplicaId;
 }
 
