@@ -42,9 +42,9 @@ import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreWeights } from './scoring/
 export interface EligibleNode {
   readonly nodeId: NodeId;
   /**
-   * False while the node is lost, draining, cordoned or quarantined, has an untolerated NoSchedule
-   * taint, or has suspended a capability that the request needs. Replicas that already run there
-   * stay, but no new replica is placed.
+   * False while the node is lost, unreachable, draining, cordoned or quarantined, has an untolerated
+   * NoSchedule taint, or has suspended a capability that the request needs. Replicas that already
+   * run there stay, but no new replica is placed.
    */
   readonly schedulable: boolean;
 }

@@ -24,12 +24,13 @@ import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
 import { createPreemptOptions } from '../preemption/preemption-plan.js';
+import { ExpectedNodes } from './expected-nodes.js';
 import type { PlacementBudget } from './placement-budget.js';
 
 /** The part of the state that a dry run starts from. */
 export type DryRunBase = Pick<
   ClusterView,
-  'workload' | 'control' | 'version' | 'node' | 'replicasOf' | 'replicasOn' | 'revision'
+  'workload' | 'control' | 'version' | 'node' | 'nodes' | 'replicasOf' | 'replicasOn' | 'revision'
 >;
 
 export interface DryRunClusterDeps {
@@ -54,9 +55,12 @@ export type DryRunView = Pick<ClusterView, 'workload' | 'control' | 'version' | 
  */
 export class DryRunCluster {
   readonly schedulerModel: Cluster;
+  /** The nodes, of which those that a new leader expects count as connected. */
+  readonly nodes: Pick<NodeDirectory, 'status' | 'isAlive'>;
   /** Returns the predicted record of a key, else the record of the state. */
   readonly view: DryRunView;
   private readonly base: DryRunBase;
+  private readonly expected: ExpectedNodes;
   // Predicted records by id. A change makes at most one new version of a workload.
   private readonly workloads = new Map<string, WorkloadRecord>();
   private readonly controls = new Map<string, ControlRecord>();
@@ -79,6 +83,9 @@ export class DryRunCluster {
     this.base = deps.state.view();
     this.schedulerModel = deps.ownsModel === true ? deps.cluster : deps.cluster.clone();
     this.view = this.createOverlay();
+    this.expected = new ExpectedNodes({ ...deps, view: this.base });
+    this.expected.putInto(this.schedulerModel);
+    this.nodes = this.expected;
   }
 
   /**
@@ -89,7 +96,7 @@ export class DryRunCluster {
     readyForMs: (replica) =>
       this.predictedReadyIds.has(replica.id)
         ? Number.POSITIVE_INFINITY
-        : this.deps.readiness.readyForMs(replica),
+        : this.expected.readyForMs(replica),
   };
 
   /** Returns the wall-clock milliseconds of now. */
@@ -140,7 +147,7 @@ export class DryRunCluster {
       }
       const { node } = subject;
       this.nodeRecords.set(node.id, node);
-      this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+      this.schedulerModel.upsertNode(toSchedulerNode(node, this.nodes.status(node.id)));
       if (subject.kind === 'lost') lost.add(node.id);
     }
     this.changeReplicasOn(removed, () => []);
@@ -275,8 +282,8 @@ export class DryRunCluster {
    * @returns Undefined when no preemption makes room.
    */
   preempt(request: PlacementRequest, onlyNodeId: string): Preemption | undefined {
-    const { schedulerModel, readiness, view } = this;
-    const { nodes, clock } = this.deps;
+    const { schedulerModel, readiness, view, nodes } = this;
+    const { clock } = this.deps;
     const findReplica = (id: string, uid: string): ReplicaRecord | undefined =>
       this.replicasOf(uid).find((replica) => replica.id === id);
     const replicasOf = (uid: string): readonly Stored<ReplicaRecord>[] =>

@@ -26,6 +26,7 @@ import type { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { toApiReason } from '../placement/api-reason.js';
 import { countRemovedNodes } from '../placement/filter-funnel.js';
 import { describePreemption } from '../preemption/describe-preemption.js';
+import { ExpectedNodes } from './expected-nodes.js';
 import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 
 export interface DryRunServiceDeps extends DryRunPlannerDeps {
@@ -51,14 +52,16 @@ export class DryRunService {
    * GLOBAL, a node that already runs its replica counts as fitting.
    */
   explain(record: WorkloadRecord): ExplainWorkloadResponse {
-    const { cluster, presenter, state } = this.deps;
+    const { presenter, state } = this.deps;
     const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
     const view = state.view();
+    const expected = new ExpectedNodes({ ...this.deps, view });
+    const cluster = expected.putIntoCopyOf(this.deps.cluster);
     // In mode REPLICATED, the verdicts depend on no replica, of which there may be very many.
     const replicas = isGlobal(record.spec)
       ? Array.from(view.replicasOf(record.uid), ({ value }) => value)
       : [];
-    const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
+    const targets = findGlobalTargets({ ...this.deps, view, cluster }, record, replicas);
     const occupiedTargets = targets && findOccupiedTargets(targets, replicas);
     const request = toPlacementRequest(record, template);
     const verdicts = cluster
@@ -97,7 +100,7 @@ export class DryRunService {
       replicas: status?.replicas ?? [],
       omittedReplicas: status?.omittedReplicas ?? 0,
       funnel: [...countRemovedNodes(verdicts)],
-      preemption: describePreemption({ ...this.deps, view }, record),
+      preemption: describePreemption({ ...this.deps, view, cluster }, record),
       ...(fitting === 0
         ? explainRefusal(cluster, request)
         : explainBoundReplica(cluster, request, { replicas, verdicts })),

@@ -14,7 +14,6 @@ import {
   type RolloutState,
   type WaitReason,
 } from '@cloudless/rollout';
-import type { NodeDirectory } from '../node/node-directory.js';
 import { resolveSpecLimits, toRolloutInput } from '../rollout/rollout-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
@@ -81,7 +80,6 @@ export interface DryRunResult {
 }
 
 export interface DryRunDeps {
-  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
@@ -117,7 +115,7 @@ class WorkloadDryRun {
 
   constructor(
     private readonly cluster: DryRunCluster,
-    private readonly deps: DryRunDeps,
+    deps: DryRunDeps,
     private readonly workload: WorkloadRecord,
   ) {
     this.placement = new DryRunPlacement(cluster, workload);
@@ -329,7 +327,7 @@ class WorkloadDryRun {
     const clock = { wallTime: () => this.nowMs };
     const sources = {
       view: cluster.view,
-      nodes: this.deps.nodes,
+      nodes: cluster.nodes,
       readiness: cluster.readiness,
       cluster: cluster.schedulerModel,
       clock,

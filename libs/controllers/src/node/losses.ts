@@ -6,6 +6,11 @@ export interface LossLimits {
   readonly graceMs: number;
   /** Milliseconds for which the main loop of an agent may stand still. */
   readonly hungAfterMs: number;
+  /**
+   * Milliseconds since this coordinator leads, for a node whose agent has never connected to it;
+   * undefined for another node.
+   */
+  readonly neverConnectedForMs?: number | undefined;
   /** True when an operator confirmed the loss and thereby ended the grace. */
   readonly confirmed: boolean;
 }
@@ -13,12 +18,14 @@ export interface LossLimits {
 /** Explains to users why a node is lost, as a clause about the node. */
 export function explainLoss(
   cause: LossCause,
-  { graceMs, hungAfterMs, confirmed }: LossLimits,
+  { graceMs, hungAfterMs, neverConnectedForMs, confirmed }: LossLimits,
 ): string {
   switch (cause) {
     case 'silence':
     case 'reset':
-      return 'its lease ended: no message from its agent';
+      return neverConnectedForMs === undefined
+        ? 'its lease ended: no message from its agent'
+        : `its agent has not connected to this coordinator, which leads since ${formatSeconds(neverConnectedForMs)}`;
     case 'departure':
       return confirmed
         ? 'its agent left, and an operator confirmed the loss'

@@ -129,6 +129,8 @@ export class NodeDirectory {
   private readonly departures = new Map<string, Departure>();
   private readonly leaveGraceMs: number;
   private readonly hungAfterMs: number;
+  /** When this coordinator began to lead, on the monotonic clock. */
+  private startedAtMs: number;
   private lastSweepMs: number;
   private timer: Timer | undefined;
   private readonly metrics: NodeMetrics;
@@ -142,7 +144,8 @@ export class NodeDirectory {
       reconnectWindowMs: leaseMs,
       hungAfterMs: this.hungAfterMs,
     });
-    this.lastSweepMs = options.clock.now();
+    this.startedAtMs = options.clock.now();
+    this.lastSweepMs = this.startedAtMs;
     this.metrics = new NodeMetrics(options.meter ?? noMeter, () => ({
       quarantined: this.quarantined.size,
       slow: this.membership.counts().slow,
@@ -159,6 +162,7 @@ export class NodeDirectory {
   start(registered: Iterable<ExpectedNode>): void {
     const { clock } = this.options;
     const now = clock.now();
+    this.startedAtMs = now;
     const nodes = [...registered];
     const nodeIds = nodes.map(({ id }) => toNodeId(id));
     const { least, most } = RETURN_MS_PER_NODE;
@@ -411,6 +415,11 @@ export class NodeDirectory {
     return departure === undefined ? phaseReasons[phase] : explainDeparture(departure);
   }
 
+  private neverConnectedForMs(nodeId: string): number | undefined {
+    const hasConnected = this.liveStates.get(nodeId)?.connectedSinceMs !== undefined;
+    return hasConnected ? undefined : this.options.clock.now() - this.startedAtMs;
+  }
+
   private explainSlowness(nodeId: NodeId, now: number): string {
     const age = formatSeconds(this.membership.getLoopAgeMs(nodeId, now) ?? 0);
     return (
@@ -449,6 +458,7 @@ export class NodeDirectory {
         reason: explainLoss(transition.cause, {
           graceMs: this.departures.get(nodeId)?.graceMs ?? this.leaveGraceMs,
           hungAfterMs: this.hungAfterMs,
+          neverConnectedForMs: this.neverConnectedForMs(nodeId),
           confirmed: nodeId === confirmedId,
         }),
       });

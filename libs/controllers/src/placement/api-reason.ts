@@ -8,6 +8,7 @@ import type { NodeReason, PlacementFilter } from '@cloudless/scheduler';
 
 const kinds: Readonly<Record<PlacementFilter, Kind>> = {
   lost: Kind.LOST,
+  unreachable: Kind.UNREACHABLE,
   draining: Kind.DRAINING,
   cordoned: Kind.CORDONED,
   quarantined: Kind.QUARANTINED,

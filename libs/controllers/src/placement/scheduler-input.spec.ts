@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { HelloSchema, Taint_Effect as Effect } from '@cloudless/api';
+import { HelloSchema, NodeStatus_Phase as Phase, Taint_Effect as Effect } from '@cloudless/api';
 import { NodeRecordSchema } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { toSchedulerNode } from './scheduler-input.js';
@@ -31,6 +31,37 @@ describe('toSchedulerNode', () => {
     const node = toSchedulerNode(record, { ...healthy, ...live });
     expect(node.suspendedCapabilities).toEqual(suspended);
     expect(node.suspensionReason).toBe(reason);
+  });
+
+  it.each([
+    { name: 'nothing of a connected node', live: {}, facts: {} },
+    {
+      name: 'unreachable for a node that has not connected to a new leader yet',
+      live: { phase: Phase.UNKNOWN, alive: false },
+      facts: { unreachable: true },
+    },
+    {
+      name: 'unreachable for a node whose agent does not answer',
+      live: { phase: Phase.READY, alive: false, agentSlow: true },
+      facts: { unreachable: true },
+    },
+    {
+      name: 'lost for a node whose lease has ended',
+      live: { phase: Phase.LOST, alive: false },
+      facts: { lost: true },
+    },
+    {
+      name: 'lost for a node whose loss an earlier leader recorded',
+      live: { phase: Phase.UNKNOWN, alive: false },
+      lost: true,
+      facts: { lost: true },
+    },
+  ])('reports $name', ({ live, lost = false, facts }) => {
+    const record = create(NodeRecordSchema, { id: 'node-1', lost });
+    expect(toSchedulerNode(record, { ...healthy, ...live }).availability).toMatchObject({
+      ...{ lost: false, unreachable: false },
+      ...facts,
+    });
   });
 
   it('replaces impossible amounts of the agent by the nearest possible ones, and drops bad taints', () => {

@@ -2,6 +2,7 @@ import {
   listRequiredCapabilities,
   listHostPorts,
   LabelRequirement_Operator as LabelOperator,
+  NodeStatus_Phase as NodePhase,
   Placement_Locality as Locality,
   Spread_Mode as SpreadMode,
   type Affinity_NodeTerm,
@@ -43,6 +44,7 @@ const CONTAINER_CAPABILITY = 'runtime.cri';
 /** Converts a node record and the live status of the node to the node of the scheduler. */
 export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus): SchedulerNode {
   const { hello } = record;
+  const lost = record.lost || liveStatus.phase === NodePhase.LOST;
   const { region, zone, labels, taints } = toEffectiveNode(record);
   return {
     id: toNodeId(record.id),
@@ -63,7 +65,8 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
     reliability: liveStatus.reliability,
     // Orders cannot reach a node without a live session, so nothing new is placed there.
     availability: {
-      lost: record.lost || !liveStatus.alive,
+      lost,
+      unreachable: !lost && !liveStatus.alive,
       draining: record.draining,
       // A drain cordons the node, too: one reason says it.
       cordoned: record.cordoned && !record.draining,

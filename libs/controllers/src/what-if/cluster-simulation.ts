@@ -97,7 +97,6 @@ class ClusterSimulation {
     const { nodes, addedNodes, workloads, deletions } = changes;
     const nodeIds = [...view.nodes()].map(({ value }) => value.id);
     this.budget = new PlacementBudget(nodeIds.length + addedNodes.length, limits);
-    this.capacityBefore = summarizeCapacity(model, nodeIds);
     this.hasChanges = [nodes, addedNodes, workloads, deletions].some(({ length }) => length > 0);
     const added = new Set(addedNodes.map(({ id }) => id));
     this.cluster = new DryRunCluster(
@@ -113,6 +112,7 @@ class ClusterSimulation {
       },
       this.budget,
     );
+    this.capacityBefore = summarizeCapacity(model, nodeIds);
     this.applyChanges();
   }
 
@@ -194,9 +194,9 @@ class ClusterSimulation {
   }
 
   private predict(workload: WorkloadRecord): void {
-    const { nodes, clock } = this.source;
+    const { clock } = this.source;
     const earlier = this.predictions.get(workload.uid);
-    const result = simulateRollout(this.cluster, { nodes, clock }, workload);
+    const result = simulateRollout(this.cluster, { clock }, workload);
     const { minAvailable, unplaced, unplacedReason, outcome, suggestChange } = result;
     for (const [uid, replicas] of result.victims) {
       this.unsettled.add(uid);

@@ -65,6 +65,12 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'the node is being drained',
     },
     {
+      name: 'excludes an unreachable node',
+      node: { availability: { unreachable: true } },
+      refused: 'unreachable',
+      detail: 'the node is unreachable',
+    },
+    {
       name: 'excludes a cordoned node',
       node: { availability: { cordoned: true } },
       refused: 'cordoned',

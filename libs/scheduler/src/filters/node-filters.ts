@@ -7,9 +7,9 @@ import { describeMissingCapability, describeSuspendedCapability } from './capabi
 import type { FilterNode, FilterRequest, NodeFilter } from './filter.js';
 import type { Failure } from './reasons.js';
 
-/** Excludes nodes that are lost, draining, cordoned or quarantined. Reports the gravest state. */
+/** Excludes nodes that are lost, unreachable, draining, cordoned or quarantined. Reports the gravest. */
 export const availability: NodeFilter = {
-  names: ['lost', 'draining', 'cordoned', 'quarantined'],
+  names: AVAILABILITY_ORDER,
   check: ({ node: { unavailable } }) => unavailable && { filter: unavailable },
   listAll: ({ node: { node } }) =>
     AVAILABILITY_ORDER.filter((condition) => node.availability?.[condition] === true).map(

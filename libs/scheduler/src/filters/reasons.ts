@@ -7,6 +7,7 @@ import type { ResourceField } from '../input/resources.js';
  */
 export const PLACEMENT_FILTERS = [
   'lost',
+  'unreachable',
   'draining',
   'cordoned',
   'quarantined',

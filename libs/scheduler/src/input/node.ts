@@ -73,6 +73,8 @@ export interface NodeConditions {
 export interface NodeAvailability {
   /** The node's lease has ended. */
   readonly lost: boolean;
+  /** The node is not lost, and its agent is not connected or does not answer. */
+  readonly unreachable: boolean;
   /** The node's replicas are being replaced elsewhere. */
   readonly draining: boolean;
   /** An operator has excluded the node from new placements. */
@@ -84,6 +86,7 @@ export interface NodeAvailability {
 /** Order in which the availability conditions are reported, the gravest first. */
 export const AVAILABILITY_ORDER = [
   'lost',
+  'unreachable',
   'draining',
   'cordoned',
   'quarantined',

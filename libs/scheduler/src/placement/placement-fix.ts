@@ -48,6 +48,7 @@ export function findFix(
 ): PricedFix | undefined {
   switch (filter) {
     case 'lost':
+    case 'unreachable':
     case 'quarantined':
     case 'replicas':
     case 'suspendedCapability':

@@ -135,7 +135,7 @@ export function allocatableOf(
 /** Returns the failing filters that only the node and the request decide. */
 function findStaticFailures(request: PlacementRequest, node: SchedulerNode): Set<PlacementFilter> {
   const found = new Set<PlacementFilter>();
-  for (const fact of ['lost', 'draining', 'cordoned', 'quarantined'] as const)
+  for (const fact of ['lost', 'unreachable', 'draining', 'cordoned', 'quarantined'] as const)
     if (node.availability?.[fact]) found.add(fact);
   if (request.locality !== 'preferred') {
     if (request.regions?.length && !request.regions.some((r) => r === node.region))

@@ -89,7 +89,13 @@ function aRandomNode(dice: RandomDraws, index: number): SchedulerNode {
     capabilities: dice.pickSome(['runtime.process', 'runtime.cri'], 0.85),
     conditions: { memoryPressure: flag(), diskPressure: flag(), networkUnavailable: flag() },
     reliability: dice.wholeNumber(32) / 32,
-    availability: { lost: flag(), draining: flag(), cordoned: flag(), quarantined: flag() },
+    availability: {
+      lost: flag(),
+      unreachable: flag(),
+      draining: flag(),
+      cordoned: flag(),
+      quarantined: flag(),
+    },
   };
 }
 
