@@ -1,4 +1,4 @@
-import type { IndexedNode } from '../input/node.js';
+import { AVAILABILITY_ORDER, type IndexedNode } from '../input/node.js';
 import type { Resources } from '../input/resources.js';
 import { describeTaint } from '../input/taints.js';
 
@@ -22,7 +22,7 @@ export class NodeClasses {
       node.zone,
       node.reliability,
       Object.values(node.conditions),
-      node.unavailable,
+      AVAILABILITY_ORDER.filter((condition) => node.node.availability?.[condition] === true),
       node.taints.map(describeTaint),
       [...node.capabilities].sort(),
       [...node.suspendedCapabilities].sort(),

@@ -475,6 +475,12 @@ describe('all failing filters of a node', () => {
   }[] = [
     {
       filter: 'lost',
+      node: {
+        availability: { unreachable: true, draining: true, cordoned: true, quarantined: true },
+      },
+    },
+    {
+      filter: 'unreachable',
       node: { availability: { draining: true, cordoned: true, quarantined: true } },
     },
     { filter: 'draining', node: { availability: { cordoned: true, quarantined: true } } },
@@ -509,7 +515,10 @@ describe('all failing filters of a node', () => {
     const held = aReservation('web-1', { hostPorts });
     const everywhere = { topology: 'node', mode: 'required' } as const;
     let node = aNode('n1', {
-      availability: { lost: true, draining: true, cordoned: true, quarantined: true },
+      availability: {
+        ...{ lost: true, unreachable: true },
+        ...{ draining: true, cordoned: true, quarantined: true },
+      },
       capabilities: ['exec.tty'],
       suspendedCapabilities: ['exec.tty'],
       taints: [dedicated],
