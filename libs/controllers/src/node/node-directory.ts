@@ -415,11 +415,6 @@ export class NodeDirectory {
     return departure === undefined ? phaseReasons[phase] : explainDeparture(departure);
   }
 
-  private neverConnectedForMs(nodeId: string): number | undefined {
-    const hasConnected = this.liveStates.get(nodeId)?.connectedSinceMs !== undefined;
-    return hasConnected ? undefined : this.options.clock.now() - this.startedAtMs;
-  }
-
   private explainSlowness(nodeId: NodeId, now: number): string {
     const age = formatSeconds(this.membership.getLoopAgeMs(nodeId, now) ?? 0);
     return (
@@ -453,12 +448,13 @@ export class NodeDirectory {
       const { kind, nodeId } = transition;
       if (kind === 'slow' || kind === 'recovered') this.recordSlowness(nodeId, kind === 'slow');
       if (kind !== 'lost') continue;
+      const hasConnected = this.liveStates.get(nodeId)?.connectedSinceMs !== undefined;
       this.losses.set(nodeId, {
         atMs: now,
         reason: explainLoss(transition.cause, {
           graceMs: this.departures.get(nodeId)?.graceMs ?? this.leaveGraceMs,
           hungAfterMs: this.hungAfterMs,
-          neverConnectedForMs: this.neverConnectedForMs(nodeId),
+          neverConnectedForMs: hasConnected ? undefined : now - this.startedAtMs,
           confirmed: nodeId === confirmedId,
         }),
       });
