@@ -1,9 +1,10 @@
 import { clone } from '@bufbuild/protobuf';
-import { NodeStatus_Phase as NodePhase } from '@cloudless/api';
+import { NodeStatus_Phase as NodePhase, type ReplicaReport } from '@cloudless/api';
 import { NodeRecordSchema } from '@cloudless/api/store';
 import { putNodeReturn } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { ApiServerDeps } from '../ports.js';
+import { putTakenBackReplicas } from './take-back.js';
 
 /**
  * Ends the loss, or the departure, of a node whose agent is connected again: begins the lease
@@ -19,6 +20,8 @@ import type { ApiServerDeps } from '../ports.js';
  * reconciler replaces EXCLUSIVE replicas.
  *
  * @param join - Begins the lease of the node. Called synchronously, once.
+ * @param inventory - The complete inventory of the agent. Default: not known, so that no lost
+ *   replica is taken back.
  * @returns Resolves when the record says that the node is neither lost nor away, or when the node
  *   has no record any more.
  * @throws kind `unavailable` when store conflicts persist.
@@ -27,6 +30,7 @@ export async function returnNode(
   deps: Pick<ApiServerDeps, 'state' | 'nodes' | 'clock' | 'random'>,
   nodeId: string,
   join: () => void,
+  inventory: readonly ReplicaReport[] = [],
 ): Promise<void> {
   const { state, nodes } = deps;
   const { phase } = nodes.status(nodeId);
@@ -40,8 +44,10 @@ export async function returnNode(
     // After a conflict the record has changed, so an older decision conflicts without this write.
     mustWrite = false;
     const transaction = state.transaction();
-    if (lost || departure !== undefined) putNodeReturn(transaction, state.view(), node);
-    else
+    if (lost || departure !== undefined) {
+      putNodeReturn(transaction, state.view(), node);
+      if (lost) putTakenBackReplicas(deps, transaction, nodeId, inventory);
+    } else
       transaction
         .require('node', nodeId, node)
         .put('node', nodeId, clone(NodeRecordSchema, node.value));

@@ -54,6 +54,11 @@ export interface NodeReconcilerDeps {
 const MAX_LOST_PER_COMMIT = 45;
 /** Shortest time between two AgentSlow events of one node, milliseconds. */
 const SLOW_EVENT_INTERVAL_MS = 30_000;
+/**
+ * Milliseconds after which the return of a node is written although its session has not done so: a
+ * session writes the return at once, and again after a conflict.
+ */
+const SESSION_RETURN_MS = 1_000;
 /** Milliseconds until the replacement brake is checked again while it holds. */
 const BRAKE_RECHECK_MS = 1_000;
 
@@ -83,6 +88,9 @@ export class NodeReconciler {
   private reportedHoldSinceMs: number | undefined;
   /** When the last AgentSlow event of a node was recorded, until its AgentRecovered event. */
   private readonly slowReportedAtMs = new Map<string, number>();
+
+  /** Since when the session of a lost node that is ready has not written the return. */
+  private readonly returnAwaitedSince = new Map<string, number>();
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -142,13 +150,16 @@ export class NodeReconciler {
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
     const { phase } = nodes.status(nodeId);
+    if (phase !== NodePhase.READY || node?.value.lost !== true)
+      this.returnAwaitedSince.delete(nodeId);
     // The events about the removal or the loss end the story of a slow agent.
     if (node === undefined || phase === NodePhase.LOST) this.slowReportedAtMs.delete(nodeId);
     if (node === undefined) return { kind: 'done' };
     const { lost, departure } = node.value;
     switch (phase) {
       case NodePhase.READY:
-        if (lost || departure !== undefined) return this.commitReturn(node);
+        if (lost) return this.awaitReturn(node);
+        if (departure !== undefined) return this.commitReturn(node);
         return this.reportSlowness(nodeId);
       case NodePhase.AWAY:
         return this.commitDeparture(node);
@@ -160,6 +171,19 @@ export class NodeReconciler {
       case NodePhase.UNKNOWN:
         return { kind: 'done' };
     }
+  }
+
+  /**
+   * Leaves the return of a lost node to the session of its agent, which knows the inventory and
+   * writes what happens to the replicas in the same commit.
+   */
+  private awaitReturn(node: Stored<NodeRecord>): WorkResult | Promise<WorkResult> {
+    const { id } = node.value;
+    const now = this.deps.clock.now();
+    const since = this.returnAwaitedSince.get(id) ?? now;
+    this.returnAwaitedSince.set(id, since);
+    const delayMs = since + SESSION_RETURN_MS - now;
+    return delayMs > 0 ? { kind: 'after', delayMs } : this.commitReturn(node);
   }
 
   private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {

@@ -1,6 +1,7 @@
 import { equals } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
+  ReplicaStatus_Phase as Phase,
   listHostPorts,
   Rollout_Strategy as Strategy,
   Taint_Effect as Effect,
@@ -40,10 +41,14 @@ export interface Commit {
  */
 export type Checker = (commit: Commit) => readonly string[];
 
-/** Invariant 7: a replica never moves, and its phase and orders only go forward. */
+/**
+ * Invariant 7: a replica never moves, and its phase and orders only go forward. A lost replica may
+ * continue in the commit by which its node returns and that deletes the waiting replacement.
+ */
 export const replicasNeverMove: Checker = ({ changes }) =>
   findReplicaChanges(changes).flatMap(({ before, after }) => {
     if (before === undefined || after === undefined) return [];
+    if (isTakenBack(before, after, changes)) return [];
     return [
       ...(before.nodeId !== '' && before.nodeId !== after.nodeId
         ? [`${after.id} moved from ${before.nodeId} to ${after.nodeId}`]
@@ -60,6 +65,37 @@ export const replicasNeverMove: Checker = ({ changes }) =>
       ...(before.lost && !after.lost ? [`${after.id} was declared lost and is no longer`] : []),
     ];
   });
+
+function isTakenBack(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  changes: readonly RecordChange[],
+): boolean {
+  const isReturn = changes.some(
+    (change) =>
+      change.kind === 'node' &&
+      change.id === before.nodeId &&
+      change.before?.lost === true &&
+      change.after?.lost === false,
+  );
+  const isReplacementDeleted = findReplicaChanges(changes).some(
+    ({ before: replaced, after: kept }) =>
+      kept === undefined &&
+      replaced?.uid === before.uid &&
+      replaced.slot === before.slot &&
+      replaced.nodeId === '',
+  );
+  return (
+    before.lost &&
+    !after.lost &&
+    before.stopAfter === undefined &&
+    before.phase === Phase.FAILED &&
+    before.nodeId === after.nodeId &&
+    after.orderRevision > before.orderRevision &&
+    isReturn &&
+    isReplacementDeleted
+  );
+}
 
 /**
  * Invariant 6: no creation exceeds the ceiling of its workload, and under RECREATE no creation

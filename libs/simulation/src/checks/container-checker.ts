@@ -199,6 +199,7 @@ export class ContainerChecker {
       if (kind === 'node' && after === undefined) this.removedNodes.add(id);
     for (const { before, after } of findReplicaChanges(changes)) {
       if (after?.lost === true) this.declaredLost.add(after.id);
+      else if (before?.lost === true && after !== undefined) this.declaredLost.delete(after.id);
       if (before === undefined && after !== undefined) {
         const workload = view.workload(after.uid)?.value;
         if (workload !== undefined)

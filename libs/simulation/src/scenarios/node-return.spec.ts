@@ -1,3 +1,4 @@
+import { Disconnect_Mode as Mode } from '@cloudless/api';
 import type { TestCluster } from '../index.js';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 
@@ -10,10 +11,14 @@ function lossesAndReturns(cluster: TestCluster, nodeId: string): string[] {
 }
 
 /** Silences an agent until its lease has ended, and lets the agent return with its replicas. */
-async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void> {
+async function loseAndReturn(
+  cluster: TestCluster,
+  nodeId: string,
+  silentMs = 5_000,
+): Promise<void> {
   const agent = cluster.agents.get(nodeId)!;
   agent.sendsPings = false;
-  await cluster.advance(5_000);
+  await cluster.advance(silentMs);
   agent.sendsPings = true;
   await cluster.reconnect(nodeId);
   await cluster.advance(2_000);
@@ -52,6 +57,30 @@ describe('return of a lost node', () => {
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
     await cluster.advance(500);
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+  });
+
+  it.each([
+    { name: 'keeps a ready replica whose replacement no node fits', nodes: 1, kept: true },
+    { name: 'stops a replica whose replacement has a node', nodes: 2, kept: false },
+    {
+      name: 'replaces an EXCLUSIVE replica although no other node fits',
+      nodes: 1,
+      disconnect: { mode: Mode.EXCLUSIVE, stopAfter: { seconds: 3n }, lostAfter: { seconds: 6n } },
+      kept: false,
+    },
+  ])('$name', async ({ nodes, disconnect, kept }) => {
+    const capabilities = ['runtime.process', 'disconnect.exclusive'];
+    const cluster = await startCluster(nodes, {}, { capabilities });
+    await createWeb(cluster, { replicas: 1, ...(disconnect === undefined ? {} : { disconnect }) });
+    await cluster.advance(2_000);
+    const [before] = (await readWeb(cluster)).status?.replicas ?? [];
+    await loseAndReturn(cluster, before?.nodeId ?? '', 10_000);
+    await cluster.advance(20_000, 100);
+    const { status } = await readWeb(cluster);
+    expect(status?.readyReplicas).toBe(1);
+    expect(status?.replicas.some(({ id }) => id === before?.id)).toBe(kept);
+    const events = [...cluster.state.view().events()].map(({ reason }) => reason);
+    expect(events.filter((reason) => reason === 'ReplicasTakenBack')).toHaveLength(kept ? 1 : 0);
   });
 
   it('keeps replicas that wait for their node when commits are slow', async () => {

@@ -1,0 +1,144 @@
+import { clone } from '@bufbuild/protobuf';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+  type ReplicaReport,
+} from '@cloudless/api';
+import { ControlRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import {
+  copyReplica,
+  toCanonicalVersion,
+  waitsForNode,
+  type ClusterView,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
+import type { ApiServerDeps } from '../ports.js';
+import { mergeReport } from './merge-report.js';
+
+/**
+ * Most replicas that one commit takes back. With a control record and a deleted replacement for
+ * each, the commit stays below the 100 writes of a transaction. Further ones are stopped.
+ */
+const MAX_TAKEN_BACK = 25;
+
+/** A replica that was lost with its node, and the replacement that has no node. */
+interface TakenBack {
+  readonly lost: Stored<ReplicaRecord>;
+  readonly replacement: Stored<ReplicaRecord>;
+  readonly report: ReplicaReport;
+}
+
+/**
+ * Adds to the commit by which a lost node returns that ready replicas of the node continue whose
+ * replacements still wait for a node: the lost mark is cleared and the replacement is deleted. The
+ * commit conflicts when a replacement has got a node in the meantime. Replicas of mode EXCLUSIVE
+ * are left out, as their agent stops them.
+ * @param reports - The inventory of the agent.
+ */
+export function putTakenBackReplicas(
+  { state, clock }: Pick<ApiServerDeps, 'state' | 'clock'>,
+  transaction: Transaction,
+  nodeId: string,
+  reports: Iterable<ReplicaReport>,
+): void {
+  const view = state.view();
+  const taken = findTakenBack({ state, view }, nodeId, reports);
+  if (taken.length === 0) return;
+  for (const { lost, replacement, report } of taken) {
+    const { uid } = lost.value;
+    const control = view.control(uid);
+    if (control === undefined) continue;
+    const wanted = copyReplica(lost.value, {
+      lost: false,
+      desiredRunning: true,
+      phase: Phase.ASSIGNED,
+      stopReason: '',
+      orderRevision: view.revision,
+    });
+    delete wanted.lostAt;
+    // The start order replaces the stop order that the agent has not received.
+    transaction
+      .updateReplica(lost, mergeReport(wanted, report, clock.wallTime(), false))
+      .deleteReplica(replacement)
+      .require('control', uid, control)
+      .put('control', uid, clone(ControlRecordSchema, control.value));
+  }
+  const ids = taken.map(({ lost }) => lost.value.id);
+  transaction.event({
+    severity: Severity.INFO,
+    category: Category.MEMBERSHIP,
+    reason: 'ReplicasTakenBack',
+    message:
+      `${ids.length} ${ids.length === 1 ? 'replica continues' : 'replicas continue'} on node ` +
+      `${nodeId}, which has returned: no node fitted the replacement`,
+    nodeId,
+    replicaIds: ids,
+    causedBy: view.lastEvent({ kind: 'node', nodeId }, ['ReplicasLost']),
+  });
+}
+
+function findTakenBack(
+  { state, view }: { readonly state: ApiServerDeps['state']; readonly view: ClusterView },
+  nodeId: string,
+  reports: Iterable<ReplicaReport>,
+): readonly TakenBack[] {
+  if (view.node(nodeId)?.value.draining !== false) return [];
+  let waiting: Map<string, Stored<ReplicaRecord>> | undefined;
+  const taken: TakenBack[] = [];
+  for (const report of reports) {
+    if (taken.length === MAX_TAKEN_BACK) break;
+    const lost = view.replica(report.replicaId);
+    if (lost?.value.nodeId !== nodeId || !isHealthyTombstone(state, lost.value, report)) continue;
+    const { uid, slot, version } = lost.value;
+    if (view.workload(uid)?.value.deletionRequestedAt !== undefined) continue;
+    waiting ??= mapWaitingBySlot(view);
+    const replacement = waiting.get(`${uid}/${slot}`);
+    if (replacement === undefined || !mayReplace(lost.value, replacement.value)) continue;
+    const isSameTemplate =
+      toCanonicalVersion(view, uid, version) ===
+      toCanonicalVersion(view, uid, replacement.value.version);
+    if (!isSameTemplate) continue;
+    waiting.delete(`${uid}/${slot}`);
+    taken.push({ lost, replacement, report });
+  }
+  return taken;
+}
+
+/** Returns true for a replica that was lost and runs ready, and whose agent has no stop order. */
+function isHealthyTombstone(
+  state: ApiServerDeps['state'],
+  replica: ReplicaRecord,
+  { phase, ready, orderRevision }: ReplicaReport,
+): boolean {
+  return (
+    replica.lost &&
+    replica.phase === Phase.FAILED &&
+    replica.stopAfter === undefined &&
+    phase === Phase.RUNNING &&
+    ready &&
+    // 0: the agent has not confirmed the start order, for example after a reboot of the machine.
+    orderRevision > 0n &&
+    orderRevision < state.toOrderRevision(replica.orderRevision)
+  );
+}
+
+function mapWaitingBySlot(view: ClusterView): Map<string, Stored<ReplicaRecord>> {
+  const waiting = new Map<string, Stored<ReplicaRecord>>();
+  for (const stored of view.unplaced())
+    if (waitsForNode(stored.value)) waiting.set(`${stored.value.uid}/${stored.value.slot}`, stored);
+  return waiting;
+}
+
+/** Returns true for a waiting replica that was created after the loss, without a nomination. */
+function mayReplace(
+  lost: ReplicaRecord,
+  { sequence, nominatedNodeId, onlyNodeId }: ReplicaRecord,
+): boolean {
+  return (
+    sequence > lost.sequence &&
+    nominatedNodeId === '' &&
+    (onlyNodeId === '' || onlyNodeId === lost.nodeId)
+  );
+}
