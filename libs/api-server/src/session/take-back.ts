@@ -5,7 +5,7 @@ import {
   ReplicaStatus_Phase as Phase,
   type ReplicaReport,
 } from '@cloudless/api';
-import { ControlRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { ControlRecordSchema, type ControlRecord, type ReplicaRecord } from '@cloudless/api/store';
 import {
   copyReplica,
   toCanonicalVersion,
@@ -27,6 +27,7 @@ const MAX_TAKEN_BACK = 25;
 interface TakenBack {
   readonly lost: Stored<ReplicaRecord>;
   readonly replacement: Stored<ReplicaRecord>;
+  readonly control: Stored<ControlRecord>;
   readonly report: ReplicaReport;
 }
 
@@ -46,10 +47,8 @@ export function putTakenBackReplicas(
   const view = state.view();
   const taken = findTakenBack({ state, view }, nodeId, reports);
   if (taken.length === 0) return;
-  for (const { lost, replacement, report } of taken) {
+  for (const { lost, replacement, control, report } of taken) {
     const { uid } = lost.value;
-    const control = view.control(uid);
-    if (control === undefined) continue;
     const wanted = copyReplica(lost.value, {
       lost: false,
       desiredRunning: true,
@@ -92,7 +91,10 @@ function findTakenBack(
     const lost = view.replica(report.replicaId);
     if (lost?.value.nodeId !== nodeId || !isHealthyTombstone(state, lost.value, report)) continue;
     const { uid, slot, version } = lost.value;
-    if (view.workload(uid)?.value.deletionRequestedAt !== undefined) continue;
+    const workload = view.workload(uid)?.value;
+    const control = view.control(uid);
+    if (workload === undefined || control === undefined) continue;
+    if (workload.deletionRequestedAt !== undefined) continue;
     waiting ??= mapWaitingBySlot(view);
     const replacement = waiting.get(`${uid}/${slot}`);
     if (replacement === undefined || !mayReplace(lost.value, replacement.value)) continue;
@@ -101,7 +103,7 @@ function findTakenBack(
       toCanonicalVersion(view, uid, replacement.value.version);
     if (!isSameTemplate) continue;
     waiting.delete(`${uid}/${slot}`);
-    taken.push({ lost, replacement, report });
+    taken.push({ lost, replacement, control, report });
   }
   return taken;
 }
