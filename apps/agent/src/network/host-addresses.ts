@@ -1,5 +1,18 @@
 import { networkInterfaces } from 'node:os';
 
+const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
+
+/**
+ * Returns all IPv4 and IPv6 addresses of this machine, also those of loopback. A link-local IPv6
+ * address names its interface, without which the system cannot listen there (`fe80::1%eth0`).
+ */
+export function listLocalAddresses(interfaces = networkInterfaces()): readonly string[] {
+  const all = Object.entries(interfaces).flatMap(([name, each = []]) =>
+    each.map(({ address }) => (LINK_LOCAL.test(address) ? `${address}%${name}` : address)),
+  );
+  return [...new Set(all)];
+}
+
 /** Returns the IPv4 addresses at which other machines may reach this machine, for node ports. */
 export function listHostAddresses(interfaces = networkInterfaces()): readonly string[] {
   const all = Object.values(interfaces).flatMap((each) => each ?? []);

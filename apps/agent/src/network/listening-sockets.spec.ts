@@ -8,13 +8,13 @@ const open: { close(): void }[] = [];
 afterEach(() => open.splice(0).forEach((each) => each.close()));
 
 /** Socket that another process has handed over: it accepts clients, and has no handler for them. */
-async function handTcp(): Promise<Extract<HandedSocket, { kind: 'tcp' }>> {
+async function handTcp(address = LOOPBACK): Promise<Extract<HandedSocket, { kind: 'tcp' }>> {
   const handle = net.createServer();
   open.push(handle);
-  handle.listen(0, LOOPBACK);
+  handle.listen(0, address);
   await once(handle, 'listening');
   const { port } = handle.address() as net.AddressInfo;
-  const handed = { kind: 'tcp', address: LOOPBACK, port, handle } as const;
+  const handed = { kind: 'tcp', address, port, handle } as const;
   holdClients(handed);
   return handed;
 }
@@ -82,6 +82,23 @@ describe('ProcessSockets', () => {
     new ProcessSockets([handed]).closeUnused();
     await once(client, 'close');
     expect(handed.handle.listening).toBe(false);
+  });
+
+  it.each([
+    { before: '0.0.0.0', after: LOOPBACK },
+    { before: LOOPBACK, after: '0.0.0.0' },
+  ])('listens at $after in place of an inherited socket at $before', async ({ before, after }) => {
+    const handed = await handTcp(before);
+    const server = await new ProcessSockets([handed]).listenTcp(after, handed.port);
+    open.push(server);
+    expect([handed.handle.listening, server.address()]).toMatchObject([false, { address: after }]);
+  });
+
+  it('keeps inherited sockets at other ports and addresses', async () => {
+    const [handed, other] = [await handTcp(), await handTcp('0.0.0.0')];
+    const sockets = new ProcessSockets([handed, other]);
+    open.push(await sockets.listenTcp('127.0.0.2', handed.port));
+    expect([handed.handle.listening, other.handle.listening]).toEqual([true, true]);
   });
 
   it('lists the sockets that are open', async () => {

@@ -32,6 +32,7 @@ export class ProcessSockets implements ListeningSockets {
 
   async listenTcp(address: string, port: number): Promise<net.Server> {
     const known = this.take('tcp', address, port);
+    if (known === undefined) this.closeInTheWay(address, port);
     const server = known?.kind === 'tcp' ? known.handle : await listenTcp(address, port);
     this.keep({ kind: 'tcp', address, port, handle: server });
     return server;
@@ -53,12 +54,22 @@ export class ProcessSockets implements ListeningSockets {
    * Closes the inherited sockets that no listener has asked for, with the clients that they hold.
    */
   closeUnused(): void {
-    for (const socket of this.inherited.values()) {
-      socket.handle.close();
-      for (const client of heldClients.get(socket.handle) ?? [])
-        if (client instanceof net.Socket) client.destroy();
-    }
+    for (const socket of this.inherited.values()) closeInherited(socket);
     this.inherited.clear();
+  }
+
+  /**
+   * Closes inherited TCP sockets that exclude a new one: a wildcard socket has the port at every
+   * address, and any socket keeps the port from a wildcard socket.
+   */
+  private closeInTheWay(address: string, port: number): void {
+    if (port === 0) return;
+    for (const [key, socket] of this.inherited) {
+      const isExcluded = isWildcard(socket.address) || isWildcard(address);
+      if (socket.kind !== 'tcp' || socket.port !== port || !isExcluded) continue;
+      this.inherited.delete(key);
+      closeInherited(socket);
+    }
   }
 
   private keep(socket: HandedSocket): void {
@@ -133,6 +144,16 @@ function releaseClients({ kind, handle }: HandedSocket): void {
   for (const client of held)
     if (client instanceof net.Socket) handle.emit('connection', client);
     else handle.emit('message', ...client);
+}
+
+function closeInherited(socket: HandedSocket): void {
+  socket.handle.close();
+  for (const client of heldClients.get(socket.handle) ?? [])
+    if (client instanceof net.Socket) client.destroy();
+}
+
+function isWildcard(address: string): boolean {
+  return ['0.0.0.0', '::', '[::]'].includes(address);
 }
 
 function toKey({ kind, address, port }: Pick<HandedSocket, 'kind' | 'address' | 'port'>): string {

@@ -15,7 +15,12 @@ import {
 } from '@cloudless/api';
 import { createSeededRandom, noMeter, noSampledTracer, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import type { NetworkChanges, NetworkProxy, NetworkView } from '@cloudless/mesh';
+import {
+  ADDRESS_CHECK_MS,
+  type NetworkChanges,
+  type NetworkProxy,
+  type NetworkView,
+} from '@cloudless/mesh';
 import type { CertificatePair } from '@cloudless/secrets';
 import { createTestPair } from '../testing/test-certificates.js';
 import type { ReceivedCertificate } from './certificate-copies.js';
@@ -58,6 +63,7 @@ describe('the HTTP ingress of a node', () => {
   const setUp = async (
     ingressHttps?: { readonly host: string; readonly port: number },
     loadCopies = () => Promise.resolve(new Map<string, ReceivedCertificate>()),
+    ingressHttp = { host: '127.0.0.1', port: 0 },
   ) => {
     const endpoint = http.createServer((_req, res) => res.end('web'));
     const port = await listen(endpoint);
@@ -70,15 +76,22 @@ describe('the HTTP ingress of a node', () => {
     const clock = new ManualClock();
     const failures: string[] = [];
     const ports: number[] = [];
+    const network = { serviceCidr: '10.96.0.0/16', addresses: ['127.0.0.1'] };
+    const servers: (readonly [string, net.Server])[] = [];
     const state = { complete: true, loads: 0, isStopped: false, kept: [] as string[] };
     const ingress = createNodeIngress(
       {
         ...{ nodeId: 'n1', ...(ingressHttps === undefined ? {} : { ingressHttps }) },
-        ...(ingressHttps === undefined ? { ingressHttp: { host: '127.0.0.1', port: 0 } } : {}),
+        ...(ingressHttps === undefined ? { ingressHttp } : {}),
       },
       {
         proxy: {
-          view: { routes, services } as unknown as NetworkView,
+          view: {
+            ...{ routes, services },
+            get settings() {
+              return network;
+            },
+          } as unknown as NetworkView,
           onChange: (listener) => {
             listeners.push(listener);
             return () => undefined;
@@ -98,11 +111,12 @@ describe('the HTTP ingress of a node', () => {
         },
         tracer: noSampledTracer,
         sockets: {
-          listenTcp: async () => {
+          listenTcp: async (address) => {
             const failure = failures.shift();
             if (failure !== undefined) throw new Error(failure);
             const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true });
             ports.push(await listen(server));
+            servers.push([address, server]);
             return server;
           },
         },
@@ -114,6 +128,7 @@ describe('the HTTP ingress of a node', () => {
           keep: (received) => (state.kept = [...received.keys()]),
           stop: () => (state.isStopped = true),
         },
+        listAddresses: () => network.addresses,
         ...{ clock, random: createSeededRandom(1), log: silentLog, meter: noMeter },
       },
     ) as NodeIngress;
@@ -125,8 +140,9 @@ describe('the HTTP ingress of a node', () => {
       for await (const chunk of response) text += String(chunk);
       return text;
     };
-    const change = (keys: { routes?: string[]; services?: string[] }): void => {
-      const changes = { routes: new Set(keys.routes), services: new Set(keys.services) };
+    const change = (keys: { routes?: string[]; services?: string[]; settings?: true }): void => {
+      const { settings = false } = keys;
+      const changes = { routes: new Set(keys.routes), services: new Set(keys.services), settings };
       for (const listener of listeners) listener(changes as unknown as NetworkChanges);
     };
     const getTls = async (): Promise<string> => {
@@ -139,9 +155,14 @@ describe('the HTTP ingress of a node', () => {
       for await (const chunk of response) text += String(chunk);
       return text;
     };
+    const listening = (): string[] =>
+      servers.flatMap(([address, server]) => (server.listening ? [address] : []));
     const fixtures = { ingress, routes, services, asked, responses, clock, failures, ports, state };
-    return { ...fixtures, get, getTls, change };
+    return { ...fixtures, network, listening, get, getTls, change };
   };
+
+  const setUpAt = (host: string, port = 80) =>
+    setUp(undefined, () => Promise.resolve(new Map()), { host, port });
 
   /** A connection to a coordinator that sends the pair. */
   const connectTo = (requests: string[]) =>
@@ -193,6 +214,59 @@ describe('the HTTP ingress of a node', () => {
       await new Promise(setImmediate);
     }
     expect(await get()).toBe('200 web');
+  });
+
+  it.each([
+    { host: '0.0.0.0', expected: ['127.0.0.1', '10.77.0.11'] },
+    { host: '[::]', expected: ['127.0.0.1', '10.77.0.11', '::1', 'fd00::11'] },
+    { host: '10.77.0.11', expected: ['10.77.0.11'] },
+  ])('with the host $host listens at no virtual address', async ({ host, expected }) => {
+    const { ingress, network, listening } = await setUpAt(host);
+    network.addresses = ['127.0.0.1', '10.77.0.11', '10.96.0.20', '::1', 'fd00::11'];
+    await ingress.start();
+    expect([listening(), ingress.problems]).toEqual([expected, []]);
+  });
+
+  it('with the host 0.0.0.0 follows the addresses of the machine', async () => {
+    const { ingress, network, clock, listening, get } = await setUpAt('0.0.0.0');
+    await ingress.start();
+    network.addresses = ['10.77.0.11'];
+    await clock.advance(ADDRESS_CHECK_MS);
+    await new Promise(setImmediate);
+    expect([listening(), await get()]).toEqual([['10.77.0.11'], '200 web']);
+  });
+
+  it('with the host 0.0.0.0 leaves the addresses of a range that becomes known later', async () => {
+    const { ingress, network, change, listening } = await setUpAt('0.0.0.0');
+    network.serviceCidr = '';
+    network.addresses = ['127.0.0.1', '10.96.0.20'];
+    await ingress.start();
+    expect(listening()).toEqual(['127.0.0.1', '10.96.0.20']);
+    network.serviceCidr = '10.96.0.0/16';
+    change({ settings: true });
+    expect(listening()).toEqual(['127.0.0.1']);
+  });
+
+  it('reports the addresses of the machine that are taken, and listens there later', async () => {
+    const { ingress, network, failures, clock, listening } = await setUpAt('0.0.0.0');
+    network.addresses = ['127.0.0.1', '10.77.0.11'];
+    failures.push('EADDRINUSE', 'EADDRINUSE');
+    await ingress.start();
+    expect(ingress.problems).toEqual([
+      '--ingress-http 0.0.0.0:80: cannot listen at 127.0.0.1 and 1 more: EADDRINUSE',
+    ]);
+    await clock.advance(1_000);
+    while (ingress.problems.length > 0) await new Promise(setImmediate);
+    expect(listening().sort()).toEqual(['10.77.0.11', '127.0.0.1']);
+  });
+
+  it('reports that the addresses of the machine are not known', async () => {
+    const { ingress, network } = await setUpAt('0.0.0.0');
+    network.addresses = [];
+    await ingress.start();
+    expect(ingress.problems).toEqual([
+      '--ingress-http 0.0.0.0:80: the addresses of this machine are not known',
+    ]);
   });
 
   it('listens with the stored certificates, once they are loaded', async () => {

@@ -1,24 +1,24 @@
 import type { Server } from 'node:net';
 import {
-  backoffDelayMs,
-  errorMessageOf,
   sleep,
-  type BackoffPolicy,
   type Clock,
   type Log,
   type Meter,
   type Random,
   type SampledTracer,
-  type Timer,
 } from '@cloudless/base';
 import { createIngress, type Ingress, type IngressBackends } from '@cloudless/ingress';
-import { listServedRoutes, type ListeningSockets, type NetworkProxy } from '@cloudless/mesh';
+import {
+  listServedRoutes,
+  MachineAddresses,
+  type ListeningSockets,
+  type NetworkProxy,
+} from '@cloudless/mesh';
 import type { CertificateCopies } from './certificate-copies.js';
 import type { ProxySettings } from './control-messages.js';
+import { IngressListener } from './ingress-listener.js';
 import { RouteCertificates, type CertificateConnection } from './route-certificates.js';
 
-/** Delay before an address that could not be listened at is tried again. */
-const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
 /**
  * Longest wait for files of certificates before the ingress listens, milliseconds. A file system that
  * does not answer must not keep HTTP from being served.
@@ -30,6 +30,8 @@ export interface NodeIngressDeps {
   readonly proxy: Pick<NetworkProxy, 'choose' | 'traffic' | 'view' | 'onChange' | 'status'>;
   readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
   readonly copies: Pick<CertificateCopies, 'load' | 'keep' | 'stop'>;
+  /** Lists the IPv4 and IPv6 addresses of the machine, with those of loopback. May throw. */
+  readonly listAddresses: () => readonly string[];
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -55,14 +57,15 @@ export class NodeIngress {
   private readonly ingress: Ingress;
   /** Absent: nothing is served with TLS, so that this node needs no keys. */
   private readonly certificates: RouteCertificates | undefined;
-  private readonly failures = new Map<string, string>();
-  private readonly retries = new Set<Timer>();
+  private readonly machine: MachineAddresses;
+  private readonly listeners: readonly IngressListener[];
   private readonly unsubscribe: () => void;
   /** True when the copies of certificates are loaded. */
   private isLoaded = false;
   /** True when the routes are those of a coordinator, and not of a snapshot only. */
   private isComplete = false;
-  private isClosed = false;
+  private isListening = false;
+  private isStopped = false;
 
   constructor(
     private readonly settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
@@ -80,7 +83,19 @@ export class NodeIngress {
         ...{ nodeId: settings.nodeId, copies, clock, random, log },
         onChange: () => this.ingress.certificatesChanged(),
       });
-    this.unsubscribe = proxy.onChange(({ routes, services }) => {
+    this.machine = new MachineAddresses({
+      list: deps.listAddresses,
+      serviceCidr: () => proxy.view.settings?.serviceCidr ?? '',
+      onChange: () => void this.updateListeners(),
+      clock,
+    });
+    const { ingressHttp, ingressHttps } = settings;
+    this.listeners = [
+      ...this.listen('--ingress-http', ingressHttp, (server) => this.ingress.serveHttp(server)),
+      ...this.listen('--ingress-https', ingressHttps, (server) => this.ingress.serveHttps(server)),
+    ];
+    this.unsubscribe = proxy.onChange(({ routes, services, settings }) => {
+      if (settings) this.machine.refresh();
       const isFirst = !this.isComplete && proxy.status().complete;
       const isOther = routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0);
       if (this.isLoaded && (isFirst || isOther)) void this.setRoutes();
@@ -90,7 +105,12 @@ export class NodeIngress {
   /** Reasons for people why routes are not served. */
   get problems(): readonly string[] {
     const certificates = this.certificates?.problems ?? [];
-    return [...this.failures.values(), ...certificates, ...this.ingress.status().problems];
+    const unserved = this.isListening ? this.listeners.map(({ problem }) => problem) : [];
+    return [
+      ...unserved.filter((problem) => problem !== undefined),
+      ...certificates,
+      ...this.ingress.status().problems,
+    ];
   }
 
   /** As {@link RouteCertificates.useConnection}. */
@@ -100,17 +120,18 @@ export class NodeIngress {
 
   /**
    * Listens, with the certificates that are stored on this node. An address that is taken or
-   * forbidden is a problem, and tried again.
+   * forbidden is a problem, and tried again. Listeners for every address of the machine follow
+   * addresses that come and go.
    */
   async start(): Promise<void> {
     await this.certificates?.load();
     this.isLoaded = true;
     await Promise.race([this.setRoutes(), sleep(this.deps.clock, FILES_WAIT_MS)]);
-    const { ingressHttp, ingressHttps } = this.settings;
-    await Promise.all([
-      this.listen('--ingress-http', ingressHttp, (server) => this.ingress.serveHttp(server)),
-      this.listen('--ingress-https', ingressHttps, (server) => this.ingress.serveHttps(server)),
-    ]);
+    if (this.isStopped) return;
+    this.machine.refresh();
+    this.machine.start();
+    this.isListening = true;
+    await this.updateListeners();
   }
 
   /** As {@link Ingress.drain}. Certificates are neither fetched nor stored any more. */
@@ -135,39 +156,28 @@ export class NodeIngress {
   }
 
   private stop(): void {
-    this.isClosed = true;
+    this.isStopped = true;
     this.unsubscribe();
+    this.machine.close();
     this.certificates?.stop();
-    for (const timer of this.retries) timer.cancel();
+    for (const listener of this.listeners) listener.close();
   }
 
-  private async listen(
+  private async updateListeners(): Promise<void> {
+    if (!this.isListening || this.isStopped) return;
+    await Promise.all(this.listeners.map((listener) => listener.update()));
+  }
+
+  private listen(
     flag: string,
     at: ProxySettings['ingressHttp'],
     serve: (server: Server) => void,
-    failures = 0,
-  ): Promise<void> {
-    if (at === undefined || this.isClosed) return;
+  ): readonly IngressListener[] {
+    if (at === undefined) return [];
     const { sockets, log, clock, random } = this.deps;
-    try {
-      const server = await sockets.listenTcp(at.host, at.port);
-      if (this.isClosed) return void server.close();
-      this.failures.delete(flag);
-      serve(server);
-      const address = server.address();
-      const port = typeof address === 'object' ? address?.port : undefined;
-      log.info('HTTP routes are served', { flag, host: at.host, port });
-    } catch (reason) {
-      const problem = `${flag} ${at.host}:${at.port}: cannot listen: ${errorMessageOf(reason)}`;
-      this.failures.set(flag, problem);
-      if (failures === 0) log.warn('HTTP routes are not served; trying again', { problem });
-      const delayMs = backoffDelayMs(RETRY, failures + 1, random);
-      const timer = clock.setTimer(delayMs, () => {
-        this.retries.delete(timer);
-        void this.listen(flag, at, serve, failures + 1);
-      });
-      this.retries.add(timer);
-    }
+    const machineAddresses = (): readonly string[] => this.machine.current;
+    const options = { flag, at, serve, machineAddresses, sockets, log, clock, random };
+    return [new IngressListener(options)];
   }
 }
 

@@ -25,7 +25,7 @@ import { SETTINGS_FILE, type ControlStatus, type ProxySettings } from './control
 import { DrainBound } from './drain-bound.js';
 import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './draining-proxies.js';
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
-import { listHostAddresses } from './host-addresses.js';
+import { listHostAddresses, listLocalAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
 import { createMeshAddressSource } from './local-mesh-address.js';
 import { createNodeIngress, type NodeIngress } from './node-ingress.js';
@@ -166,6 +166,7 @@ class ProxyProcess implements ControlHandler {
       ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, tracer: this.tracer },
       ...{ clock, random, log },
       copies: new CertificateCopies(directory, { clock, log }),
+      listAddresses: () => listLocalAddresses(),
     });
   }
 

@@ -72,7 +72,8 @@ export interface Ingress {
   setRoutes(routes: Iterable<IngressRoute>): Promise<void>;
   /**
    * Serves clients without TLS at a listening server with `allowHalfOpen`. The connections of the
-   * server may begin paused.
+   * server may begin paused. Call this method once for each address; a server that the caller closes
+   * keeps its connections.
    */
   serveHttp(server: Server): void;
   /**
@@ -112,7 +113,7 @@ class NodeIngress implements Ingress {
   private readonly http1: HttpServer;
   private readonly http2: Http2Clients;
   private readonly tls: TlsServer;
-  private readonly listeners: Server[] = [];
+  private readonly listeners = new Set<Server>();
   private readonly unpublish: () => void;
   private httpsPort: number | undefined;
 
@@ -223,7 +224,8 @@ class NodeIngress implements Ingress {
     connections: ClientConnections,
     begin: (socket: Socket) => void,
   ): void {
-    this.listeners.push(server);
+    this.listeners.add(server);
+    server.once('close', () => this.listeners.delete(server));
     server.on('error', () => undefined);
     server.on('connection', (socket: Socket) => {
       if (!connections.add(socket)) return;

@@ -4,8 +4,9 @@ import { isInRange, parseAddressRange, type AddressRange } from '@cloudless/netw
 /** Interval at which the addresses of the machine are listed again, milliseconds. */
 export const ADDRESS_CHECK_MS = 5_000;
 
+/** Arguments of {@link MachineAddresses}. */
 export interface MachineAddressesOptions {
-  /** Lists the IPv4 addresses of the machine at which other machines reach it. May throw. */
+  /** Lists the addresses of the machine that the caller wants to use. May throw. */
   readonly list: () => readonly string[];
   /** Returns the range of virtual addresses; empty while unknown. */
   readonly serviceCidr: () => string;
@@ -15,8 +16,8 @@ export interface MachineAddressesOptions {
 }
 
 /**
- * The addresses of the machine, at which node ports listen. Follows addresses that come and go, such
- * as with DHCP. An address in the range of virtual addresses belongs to a service, so that it is no
+ * The addresses of the machine, at which node ports and the HTTP ingress listen. Follows addresses
+ * that come and go, such as with DHCP. An address in the range of virtual addresses belongs to a service, so that it is no
  * address of the machine, whatever an interface says.
  */
 export class MachineAddresses {

@@ -1,0 +1,133 @@
+import { isIPv4, type Server } from 'node:net';
+import {
+  backoffDelayMs,
+  errorMessageOf,
+  type BackoffPolicy,
+  type Clock,
+  type Log,
+  type Random,
+  type Timer,
+} from '@cloudless/base';
+import type { ListeningSockets } from '@cloudless/mesh';
+
+/** Delay before an address that could not be listened at is tried again. */
+const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
+
+/** Arguments of {@link IngressListener}. */
+export interface IngressListenerOptions {
+  /** Name of the setting, for texts. */
+  readonly flag: string;
+  /** Host and port of the setting. An IPv6 address may have brackets. */
+  readonly at: { readonly host: string; readonly port: number };
+  /**
+   * Returns the IPv4 and IPv6 addresses of the machine without virtual addresses of services. Call
+   * {@link IngressListener.update} after a change.
+   */
+  readonly machineAddresses: () => readonly string[];
+  /** Receives each server that listens. */
+  readonly serve: (server: Server) => void;
+  readonly sockets: Pick<ListeningSockets, 'listenTcp'>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** A server at one address, or the attempts to listen there. */
+interface Attempt {
+  failures: number;
+  problem?: string;
+  server?: Server;
+  retry?: Timer;
+  isClosed: boolean;
+}
+
+/**
+ * Listens at the address of a setting. The host 0.0.0.0 stands for every IPv4 address of the machine,
+ * and [::] for every address: single listeners leave the port free at the virtual addresses of
+ * services, which a wildcard socket would take as well.
+ */
+export class IngressListener {
+  private readonly attempts = new Map<string, Attempt>();
+
+  constructor(private readonly options: IngressListenerOptions) {}
+
+  /** Reason for people why the setting is not served at every address. */
+  get problem(): string | undefined {
+    const { flag, at } = this.options;
+    const prefix = `${flag} ${at.host}:${at.port}`;
+    if (this.attempts.size === 0) return `${prefix}: the addresses of this machine are not known`;
+    const failed = [...this.attempts].filter(([, { problem }]) => problem !== undefined);
+    const [first] = failed;
+    if (first === undefined) return undefined;
+    const [address, { problem = '' }] = first;
+    const others = failed.length > 1 ? ` and ${failed.length - 1} more` : '';
+    const where = address === at.host ? '' : ` at ${address}${others}`;
+    return `${prefix}: cannot listen${where}: ${problem}`;
+  }
+
+  /**
+   * Opens and closes listeners after a change of the addresses of the machine; the first call begins
+   * to listen. Resolves when each new address was tried once; failed ones are tried again later.
+   */
+  async update(): Promise<void> {
+    const wanted = new Set(this.listAddresses());
+    for (const [address, attempt] of this.attempts) {
+      if (wanted.has(address)) continue;
+      this.attempts.delete(address);
+      closeAttempt(attempt);
+    }
+    const added = [...wanted].filter((address) => !this.attempts.has(address));
+    for (const address of added) this.attempts.set(address, { failures: 0, isClosed: false });
+    await Promise.all(added.map((address) => this.listen(address)));
+  }
+
+  /** Ends the attempts to listen. Servers that listen belong to their receiver. */
+  close(): void {
+    for (const attempt of this.attempts.values()) {
+      attempt.isClosed = true;
+      attempt.retry?.cancel();
+    }
+  }
+
+  private listAddresses(): readonly string[] {
+    const { at, machineAddresses } = this.options;
+    // The system chooses one port for all addresses only for a wildcard socket.
+    if (at.port === 0) return [at.host];
+    if (at.host === '0.0.0.0') return machineAddresses().filter((address) => isIPv4(address));
+    return at.host === '[::]' || at.host === '::' ? machineAddresses() : [at.host];
+  }
+
+  private async listen(address: string): Promise<void> {
+    const attempt = this.attempts.get(address);
+    if (attempt === undefined || attempt.isClosed) return;
+    const { flag, at, serve, sockets, log } = this.options;
+    try {
+      const server = await sockets.listenTcp(address, at.port);
+      if (attempt.isClosed) return void server.close();
+      delete attempt.problem;
+      attempt.server = server;
+      serve(server);
+      const bound = server.address();
+      const port = typeof bound === 'object' ? bound?.port : undefined;
+      log.info('HTTP routes are served', { flag, host: address, port });
+    } catch (reason) {
+      if (!attempt.isClosed) this.retryLater(address, attempt, errorMessageOf(reason));
+    }
+  }
+
+  private retryLater(address: string, attempt: Attempt, problem: string): void {
+    const { flag, clock, random, log } = this.options;
+    attempt.problem = problem;
+    attempt.failures += 1;
+    if (attempt.failures === 1)
+      log.warn('HTTP routes are not served; trying again', { flag, host: address, problem });
+    const delayMs = backoffDelayMs(RETRY, attempt.failures, random);
+    attempt.retry = clock.setTimer(delayMs, () => void this.listen(address));
+  }
+}
+
+function closeAttempt(attempt: Attempt): void {
+  attempt.isClosed = true;
+  attempt.retry?.cancel();
+  attempt.server?.close();
+}
