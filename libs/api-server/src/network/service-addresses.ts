@@ -3,6 +3,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   Port_Protocol as Protocol,
   ServiceSpec_Type as Type,
+  type ServicePort,
   type ServiceSpec,
 } from '@cloudless/api';
 import { NodePortRecordSchema, ServiceAddressRecordSchema } from '@cloudless/api/store';
@@ -10,6 +11,7 @@ import { CloudlessError } from '@cloudless/base';
 import { toNodePortId, type ClusterView, type Transaction } from '@cloudless/cluster-state';
 import { allocateAddress, allocateNodePort, type AssignedAddress } from '@cloudless/network';
 import type { ApiServerDeps } from '../ports.js';
+import { findHostPortHolders } from './host-port-conflicts.js';
 import { readNetwork, requireSameNetwork } from './network-settings.js';
 
 export type AddressDeps = Pick<ApiServerDeps, 'clock' | 'random'>;
@@ -70,7 +72,8 @@ export function putServiceAddress(
  * Sets the ports of nodes of a changed spec, in place, and adds their records to the transaction. A
  * port without a number keeps the number that the port of the same name and protocol had.
  * @param before - Undefined for a new service.
- * @throws kind `precondition` for a port of another service, `exhausted` when no port is free.
+ * @throws kind `precondition` for a port of another service or a host port of a workload, `exhausted`
+ *   when no port is free.
  */
 export function putNodePorts(
   { random }: AddressDeps,
@@ -99,16 +102,28 @@ export function putNodePorts(
       port.nodePort = same.nodePort;
       used.add(toNodePortId(port.protocol, port.nodePort));
     }
+    const isHeld = ({ protocol, nodePort }: ServicePort): boolean =>
+      nodePort !== 0 && held.has(toNodePortId(protocol, nodePort));
+    const hostPorts = after.ports.every(isHeld)
+      ? new Map<string, string>()
+      : findHostPortHolders(view);
     for (const [index, port] of after.ports.entries()) {
       const { protocol } = port;
-      if (port.nodePort !== 0 && held.has(toNodePortId(protocol, port.nodePort))) continue;
+      if (isHeld(port)) continue;
       const isTaken = (id: string): boolean => view.nodePort(id) !== undefined || chosen.has(id);
       const wanted = port.nodePort;
+      const field = `spec.ports[${index}].node_port`;
+      const holder = hostPorts.get(toNodePortId(protocol, wanted));
+      if (holder !== undefined)
+        throw new CloudlessError(
+          'precondition',
+          `${field}: ${wanted} is a host port of workload ${holder}; choose another, or leave it out`,
+        );
       const result = allocateNodePort(
         {
           has: (candidate) => {
             const id = toNodePortId(protocol, candidate);
-            return isTaken(id) || (wanted === 0 && used.has(id));
+            return isTaken(id) || (wanted === 0 && (used.has(id) || hostPorts.has(id)));
           },
         },
         random,
@@ -117,7 +132,7 @@ export function putNodePorts(
       if (result.kind === 'exhausted')
         throw new CloudlessError('exhausted', `${result.message} for ${Protocol[protocol]}`);
       if (result.kind === 'refused') {
-        const message = `spec.ports[${index}].node_port: ${result.message}; choose another, or leave it out`;
+        const message = `${field}: ${result.message}; choose another, or leave it out`;
         throw new CloudlessError('precondition', message);
       }
       port.nodePort = result.port;

@@ -7,6 +7,7 @@ import type { NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 import { checkFileRefs } from '../files/file-refs.js';
+import { checkHostPorts } from '../network/host-port-conflicts.js';
 import { startDrain, uncordonNode, type NodeChange } from '../node/drain.js';
 import { confirmLoss, cordonNode, requireNode } from '../node/node-change.js';
 import { requireRemovable } from '../node/node-removal.js';
@@ -87,6 +88,7 @@ export function validateChange(
   const judge = (changed: WorkloadChange): CheckedChange => {
     const admitted = deps.admission.check(view, changed, getOverride(planned));
     checkFileRefs(view, changed, deps.clock.wallTime());
+    checkHostPorts(view, changed);
     return { kind: 'workload', change: changed, admitted };
   };
   switch (change.case) {

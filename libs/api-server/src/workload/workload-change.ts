@@ -31,6 +31,7 @@ import type { PolicyAdmission } from '../policy/policy-admission.js';
 import type { JudgedCall } from '../policy/policy-override.js';
 import { putFileRefs } from '../files/file-refs.js';
 import { putExposedService } from '../network/exposed-service.js';
+import { requireHostPorts } from '../network/host-port-conflicts.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
 export interface WorkloadChange extends WorkloadName {
@@ -84,7 +85,8 @@ export function hasChanges({ current, spec }: WorkloadChange): boolean {
  * Adds a change and its event to a transaction. Every change that a user requests is written here, so
  * that policies judge each of them.
  * @returns The new workload record.
- * @throws reason POLICY_DENIED when policies deny the workload and the call does not override them.
+ * @throws reason POLICY_DENIED when policies deny the workload and the call does not override them;
+ *   kind `precondition` for a new host port that is the node port of a service.
  */
 export function putWorkloadChange(
   deps: WorkloadChangeDeps,
@@ -97,6 +99,7 @@ export function putWorkloadChange(
   const { requestId } = call;
   deps.admission.admit(view, transaction, change, call);
   putFileRefs(view, transaction, change, deps.clock.wallTime());
+  requireHostPorts(view, transaction, change);
   if (current === undefined) {
     const created = putNewWorkload(deps, view, transaction, change, requestId);
     putExposedService(deps, view, transaction, created);

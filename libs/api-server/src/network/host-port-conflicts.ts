@@ -1,0 +1,71 @@
+import { listHostPorts, type WorkloadSpec } from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import { CloudlessError } from '@cloudless/base';
+import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
+import { FIRST_NODE_PORT, LAST_NODE_PORT } from '@cloudless/network';
+
+/** A change of the spec of a workload. */
+interface SpecChange {
+  /** Undefined for a new workload. */
+  readonly current: Stored<WorkloadRecord> | undefined;
+  readonly spec: WorkloadSpec;
+}
+
+/**
+ * Checks that no host port that a workload gets is a node port of a service: the network of a
+ * container takes the connections of a host port before the network proxy of the node.
+ * @throws kind `precondition`, naming the port and the service.
+ */
+export function checkHostPorts(view: ClusterView, change: SpecChange): void {
+  for (const id of listAddedPorts(change)) {
+    const service = view.nodePort(id)?.value.service;
+    if (service === undefined) continue;
+    throw new CloudlessError(
+      'precondition',
+      `host port ${describePort(id)} is the node port of service ${service}; use another host port, or change the node port of the service`,
+    );
+  }
+}
+
+/**
+ * Makes the commit of a change conflict when a service gets one of the new host ports as a node port
+ * meanwhile.
+ * @throws the error of {@link checkHostPorts}.
+ */
+export function requireHostPorts(
+  view: ClusterView,
+  transaction: Transaction,
+  change: SpecChange,
+): void {
+  checkHostPorts(view, change);
+  for (const id of listAddedPorts(change)) transaction.require('nodeport', id, 'absent');
+}
+
+/**
+ * Returns the workloads, as `<namespace>/<name>`, with a host port in the range of node ports, by the
+ * id of the record that the node port would have.
+ */
+export function findHostPortHolders(view: ClusterView): ReadonlyMap<string, string> {
+  const holders = new Map<string, string>();
+  for (const { value } of view.workloads())
+    for (const id of listPortIds(value.spec)) holders.set(id, `${value.namespace}/${value.name}`);
+  return holders;
+}
+
+function listAddedPorts({ current, spec }: SpecChange): readonly string[] {
+  const before = new Set(listPortIds(current?.value.spec));
+  return [...new Set(listPortIds(spec))].filter((id) => !before.has(id));
+}
+
+/** Returns the ids of the node ports that equal a host port, such as `tcp/30080`. */
+function listPortIds(spec: WorkloadSpec | undefined): readonly string[] {
+  if (spec === undefined) return [];
+  return listHostPorts(spec).flatMap(({ protocol, number }) =>
+    number >= FIRST_NODE_PORT && number <= LAST_NODE_PORT ? [`${protocol}/${number}`] : [],
+  );
+}
+
+function describePort(id: string): string {
+  const [protocol, port = ''] = id.split('/');
+  return protocol === 'tcp' ? port : `${port}/${protocol}`;
+}
