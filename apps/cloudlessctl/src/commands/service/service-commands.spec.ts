@@ -10,6 +10,7 @@ import {
   Port_Protocol,
   ServiceCondition_Type,
   ServiceEndpointSchema,
+  ServicePortSchema,
   ServiceSchema,
   ServiceSpec_SessionAffinity,
   ServiceSpec_Type,
@@ -429,16 +430,17 @@ describe('network trace', () => {
     expect(lastStep(endpoints)).toBe(expected);
   });
 
+  const withProblem = (id: string, reason: string): Node => {
+    const degraded = node(id);
+    degraded.status?.conditions.push(
+      create(ConditionSchema, {
+        ...{ type: Condition_Type.NETWORK_PROXY_DEGRADED, status: true, reason },
+      }),
+    );
+    return degraded;
+  };
+
   it('shows what the proxies of the caller and of the endpoint report', () => {
-    const withProblem = (id: string, reason: string): Node => {
-      const degraded = node(id);
-      degraded.status?.conditions.push(
-        create(ConditionSchema, {
-          ...{ type: Condition_Type.NETWORK_PROXY_DEGRADED, status: true, reason },
-        }),
-      );
-      return degraded;
-    };
     const caller = withProblem('n1', 'port 53 is taken');
     const target = withProblem('n2', 'the network proxy reaches no coordinator');
     const steps = traceSteps({
@@ -456,6 +458,52 @@ describe('network trace', () => {
       },
     ]);
   });
+
+  const dns = create(ServicePortSchema, { name: 'dns', port: 53, protocol: Port_Protocol.UDP });
+  it.each([
+    {
+      problem:
+        'cannot listen at tcp 10.96.0.20:80: listen EADDRINUSE: address already in use 10.96.0.20:80',
+      expected: ['proxy warns', 'address fails'],
+    },
+    {
+      problem:
+        'port 53 is taken; cannot listen at udp 10.96.0.20:53: bind EADDRINUSE 10.96.0.20:53',
+      ports: [...(WEB.spec?.ports ?? []), dns],
+      expected: ['proxy warns', 'address warns'],
+    },
+    {
+      problem: 'cannot listen at tcp 10.96.0.20:8080: listen EADDRINUSE',
+      expected: ['proxy warns', 'address ok'],
+    },
+    {
+      problem: 'virtual addresses of 10.96.0.0/16 are not served: EPERM',
+      expected: ['proxy warns', 'address fails'],
+    },
+    {
+      problem:
+        'virtual addresses of this machine are not served: process 7 of node "x" serves them',
+      expected: ['proxy warns', 'address fails'],
+    },
+    {
+      problem: 'the network proxy does not answer; see /data/network/error on the node',
+      expected: ['proxy fails', 'address ok'],
+    },
+  ])(
+    'fails where no connection gets further: $problem',
+    async ({ problem, ports = WEB.spec?.ports ?? [], expected }) => {
+      const caller = withProblem('n1', problem);
+      const service = create(ServiceSchema, { ...WEB, spec: { ...WEB.spec, ports } } as object);
+      const { exitCode, stdout } = await runCli(['network', 'trace', 'n1', 'web', '-o', 'json'], {
+        coordinator: { getNode: () => caller },
+        network: { ...network, getService: () => service },
+      });
+      const { traces } = JSON.parse(stdout) as { traces: { steps: Record<string, string>[] }[] };
+      const steps = traces[0]?.steps.map(({ step, result }) => `${step} ${result}`) ?? [];
+      expect(steps.filter((text) => /^(proxy|address) /.test(text))).toEqual(expected);
+      expect(exitCode).toBe(expected.some((text) => text.endsWith('fails')) ? 1 : 0);
+    },
+  );
 
   it('fails at the proxy on a node without a network proxy, and shows no later step', async () => {
     const coordinator: CliOptions['coordinator'] = { getNode: () => withoutProxy('n4') };

@@ -4,10 +4,12 @@ import {
   Condition_Type,
   EndpointHealth_Status,
   NodeStatus_Phase,
+  Port_Protocol,
   ReplicaStatus_Phase,
   type Node,
   type Service,
   type ServiceEndpoint,
+  type ServicePort,
 } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
@@ -108,15 +110,7 @@ export function traceSteps({
   if (!mayHaveProxy(from)) return caller;
   const steps: TraceStep[] = [...caller, nameStep(service)];
   if (spec?.externalName) return steps;
-  if (spec?.headless !== true) {
-    const clusterIp = status?.clusterIp ?? '';
-    const ports = (spec?.ports ?? []).map(({ port }) => String(port)).join(', ');
-    steps.push(
-      clusterIp === ''
-        ? { step: 'address', result: 'fails', detail: 'the service has no virtual address' }
-        : { step: 'address', result: 'ok', detail: `${clusterIp}, ports ${ports}` },
-    );
-  }
+  if (spec?.headless !== true) steps.push(addressStep(from, service));
   for (const condition of status?.conditions ?? []) {
     if (!condition.holds)
       steps.push({ step: 'condition', result: 'warns', detail: condition.message });
@@ -171,7 +165,36 @@ function proxySteps(node: Node): readonly TraceStep[] {
       },
     ];
   const problem = findProxyProblem(node);
-  return problem === undefined ? [] : [{ step: 'proxy', result: 'warns', detail: problem }];
+  if (problem === undefined) return [];
+  const result = problem.startsWith(NO_ANSWER) ? 'fails' : 'warns';
+  return [{ step: 'proxy', result, detail: problem }];
+}
+
+/** Begin of the condition of a node whose network proxy serves nothing, as agents write it. */
+const NO_ANSWER = 'the network proxy does not answer';
+/** Problem of a network proxy that serves no virtual address, as proxies write it. */
+const NO_ADDRESSES = /virtual addresses of [^:;]* are not served/;
+
+/** The virtual address on the node of the caller, whose network proxy may not serve it. */
+function addressStep(from: Node, { spec, status }: Service): TraceStep {
+  const step = 'address';
+  const clusterIp = status?.clusterIp ?? '';
+  if (clusterIp === '')
+    return { step, result: 'fails', detail: 'the service has no virtual address' };
+  const ports = spec?.ports ?? [];
+  const detail = `${clusterIp}, ports ${ports.map(({ port }) => String(port)).join(', ')}`;
+  const problem = findProxyProblem(from) ?? '';
+  const isServed = ({ port, protocol }: ServicePort): boolean => {
+    const kind = protocol === Port_Protocol.UDP ? 'udp' : 'tcp';
+    return !problem.includes(`cannot listen at ${kind} ${clusterIp}:${port}:`);
+  };
+  const unserved = ports.filter((port) => NO_ADDRESSES.test(problem) || !isServed(port));
+  if (unserved.length === 0) return { step, result: 'ok', detail };
+  const named = unserved.map(({ port }) => String(port)).join(', ');
+  return {
+    ...{ step, result: unserved.length === ports.length ? 'fails' : 'warns' },
+    detail: `${detail}: the network proxy of node ${from.id} does not listen at ${named}; see the step "proxy"`,
+  };
 }
 
 function findProxyProblem({ status }: Node): string | undefined {
