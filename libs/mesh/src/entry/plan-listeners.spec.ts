@@ -10,14 +10,13 @@ const plan = (type: Type, clusterIp = '10.96.0.20') => {
   const spec = { type, ports, externalIps: ['192.168.7.7'] };
   const entry = create(NetworkServiceEntrySchema, { spec, clusterIp });
   return planListeners('default/web', entry, ['192.168.1.5', '192.168.2.5']).map(
-    ({ protocol, address, port, isVirtual }) =>
-      `${protocol} ${address}:${port}${isVirtual ? ' virtual' : ''}`,
+    ({ protocol, address, port, scope }) => `${protocol} ${address}:${port} ${scope}`,
   );
 };
 
 const VIRTUAL = ['tcp 10.96.0.20:80 virtual', 'udp 10.96.0.20:53 virtual'];
-const NODE_PORTS = ['tcp 192.168.1.5:30080', 'tcp 192.168.2.5:30080'];
-const EXTERNAL = ['tcp 192.168.7.7:80', 'udp 192.168.7.7:53'];
+const NODE_PORTS = ['tcp 192.168.1.5:30080 node', 'tcp 192.168.2.5:30080 node'];
+const EXTERNAL = ['tcp 192.168.7.7:80 external', 'udp 192.168.7.7:53 external'];
 
 describe('the addresses at which a proxy listens', () => {
   it.each([

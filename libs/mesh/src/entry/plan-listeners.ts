@@ -8,8 +8,11 @@ export interface PlannedListener {
   /** `<namespace>/<name>`. */
   readonly serviceKey: string;
   readonly portName: string;
-  /** True when the address is in the range of virtual addresses. */
-  readonly isVirtual: boolean;
+  /**
+   * `virtual`: in the range of virtual addresses. `node`: of this machine, with a node port.
+   * `external`: of some machines, which need not include this machine.
+   */
+  readonly scope: 'virtual' | 'node' | 'external';
 }
 
 /** Returns a text that is equal for listeners that exclude each other. */
@@ -29,16 +32,16 @@ export function planListeners(
   const planned: PlannedListener[] = [];
   const type = spec?.type ?? ServiceSpec_Type.CLUSTER_IP;
   for (const { name: portName, port, protocol, nodePort } of spec?.ports ?? []) {
-    const add = (address: string, at: number, isVirtual: boolean): void =>
+    const add = (address: string, at: number, scope: PlannedListener['scope']): void =>
       void planned.push({
         protocol: protocol === Port_Protocol.UDP ? 'udp' : 'tcp',
-        ...{ address, port: at, serviceKey, portName, isVirtual },
+        ...{ address, port: at, serviceKey, portName, scope },
       });
-    if (clusterIp !== '') add(clusterIp, port, true);
+    if (clusterIp !== '') add(clusterIp, port, 'virtual');
     if (type !== ServiceSpec_Type.CLUSTER_IP && nodePort > 0)
-      for (const address of nodePortAddresses) add(address, nodePort, false);
+      for (const address of nodePortAddresses) add(address, nodePort, 'node');
     if (type === ServiceSpec_Type.LOAD_BALANCER)
-      for (const address of spec?.externalIps ?? []) add(address, port, false);
+      for (const address of spec?.externalIps ?? []) add(address, port, 'external');
   }
   return planned;
 }

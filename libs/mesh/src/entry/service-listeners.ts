@@ -8,6 +8,7 @@ import { formatAddress } from '../stream/proxy-header.js';
 import { resetStream } from '../stream/splice.js';
 import { UdpEntry } from '../udp/udp-entry.js';
 import { DiallingClients } from './dialling-clients.js';
+import { ADDRESS_CHECK_MS } from './machine-addresses.js';
 import { listenerKey, planListeners, type PlannedListener } from './plan-listeners.js';
 import { TcpEntry } from './tcp-entry.js';
 
@@ -144,8 +145,8 @@ export class ServiceListeners {
     const entry = context.view.services.get(serviceKey);
     if (entry === undefined) return [];
     return planListeners(serviceKey, entry, nodePortAddresses()).filter(
-      ({ portName, isVirtual }) =>
-        (this.isVirtualServed || !isVirtual) &&
+      ({ portName, scope }) =>
+        (this.isVirtualServed || scope !== 'virtual') &&
         context.services.port(serviceKey, portName)?.hasReady === true,
     );
   }
@@ -171,8 +172,20 @@ export class ServiceListeners {
       listener.failures = 0;
     } catch (reason) {
       if (listener.isClosed) return;
-      this.retryLater(listener, errorMessageOf(reason));
+      const { code } = reason as NodeJS.ErrnoException;
+      if (planned.scope === 'external' && code === 'EADDRNOTAVAIL') this.awaitAddress(listener);
+      else this.retryLater(listener, errorMessageOf(reason));
     }
+  }
+
+  /** Other machines may have an external address, and this machine may get the address from them. */
+  private awaitAddress(listener: Listener): void {
+    delete listener.problem;
+    listener.failures = 0;
+    listener.retry = this.options.context.clock.setTimer(
+      ADDRESS_CHECK_MS,
+      () => void this.open(listener),
+    );
   }
 
   private retryLater(listener: Listener, problem: string): void {
@@ -211,8 +224,8 @@ export class ServiceListeners {
     server.on('error', () => undefined);
   }
 
-  private acceptsOf({ isVirtual }: PlannedListener): (clientAddress: string) => boolean {
-    return isVirtual ? this.options.mayUseVirtual : () => true;
+  private acceptsOf({ scope }: PlannedListener): (clientAddress: string) => boolean {
+    return scope === 'virtual' ? this.options.mayUseVirtual : () => true;
   }
 
   private portOf({ serviceKey, portName }: PlannedListener): ServicePort | undefined {

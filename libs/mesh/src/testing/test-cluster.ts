@@ -107,7 +107,10 @@ export class TestCluster {
       | 'isLocalClient'
       | 'listMachineAddresses'
       | 'tracer'
-    > = {},
+    > & {
+        /** Error code of attempts to listen at an address; undefined: the proxy listens there. */
+        readonly refuseListening?: (address: string) => string | undefined;
+      } = {},
   ): Promise<TestProxy> {
     const { isReachable = true, hasTls = true, hostId = nodeId, zone = '', ...rest } = options;
     const { isOffline = false } = options;
@@ -115,7 +118,7 @@ export class TestCluster {
     const { bundlePem } = this.authority;
     let identity = { ...credential, bundlePem, trustDomain: 'cloudless' };
     const onRenewal: (() => void)[] = [];
-    const sockets = new LoopbackSockets();
+    const sockets = new LoopbackSockets(options.refuseListening);
     const feed = new Feed();
     const meter = new RecordingMeter();
     const access: AccessRecord[] = [];
@@ -288,7 +291,11 @@ class LoopbackSockets {
   private readonly open = new Map<string, number>();
   private readonly waiting = new Map<string, (() => void)[]>();
 
+  constructor(private readonly refuse: (address: string) => string | undefined = () => undefined) {}
+
   async listenTcp(address: string, port: number): Promise<Server> {
+    const code = this.refuse(address);
+    if (code !== undefined) throw Object.assign(new Error(code), { code });
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
