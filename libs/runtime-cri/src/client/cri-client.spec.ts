@@ -53,6 +53,24 @@ describe('CriClient.unansweredMs', () => {
   });
 });
 
+describe('CriClient.closed', () => {
+  it('lets more than ten calls wait without a warning of Node.js about a memory leak', async () => {
+    const server = new FakeCriServer();
+    server.overrides.version = () => new Promise(() => undefined);
+    await server.listen();
+    const client = new CriClient({ socketPath: server.socketPath, clock: new ManualClock() });
+    const calls = Array.from({ length: 20 }, () => client.version());
+    // A warning reaches the process of the test runner only, so the mark of Node.js is read.
+    const hasWarned = Object.getOwnPropertySymbols(client.closed).find(
+      ({ description }) => description === 'events.maxEventTargetListenersWarned',
+    );
+    expect(Reflect.get(client.closed, hasWarned ?? '')).toBe(false);
+    client.close();
+    await Promise.allSettled(calls);
+    await server.dispose();
+  });
+});
+
 describe('CriClient.onReconnected', () => {
   it.each([
     { name: 'once after a quick call that exceeded its timeout', quick: true, calls: 1 },

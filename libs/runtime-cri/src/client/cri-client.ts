@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { connect } from 'node:net';
 import { createClient, type Client } from '@connectrpc/connect';
 import { createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
@@ -62,6 +63,7 @@ export class CriClient {
   private readonly imageCalls: ImageClient;
 
   constructor(private readonly options: CriClientOptions) {
+    setMaxListeners(0, this.closing.signal); // one of each call in flight
     this.sessions = new Http2SessionManager(
       BASE_URL,
       {},
