@@ -14,6 +14,7 @@ import { isMachineShuttingDown } from './machine/machine-shutdown.js';
 import { openMachine, readBootId } from './machine/machine.js';
 import { checkGrpc } from './probes/check-grpc.js';
 import { checkHttp } from './probes/check-http.js';
+import { listReportedAddresses } from './network/host-addresses.js';
 import type { NodeNetwork } from './network/node-network.js';
 import { abandonProxy } from './network/early-proxy.js';
 import { mayStopProxy, openNodeNetwork, reportEnded } from './network/open-node-network.js';
@@ -191,7 +192,14 @@ function describeNode(
   network: NodeNetwork | undefined,
 ): NodeDescription {
   return {
-    ...definedFields({ network: network?.describe() }),
+    ...(network === undefined
+      ? {}
+      : {
+          network: {
+            ...network.describe(),
+            ...definedFields({ machineAddresses: listReportedAddresses() }),
+          },
+        }),
     region: config.region,
     zone: config.zone,
     labels: config.label,

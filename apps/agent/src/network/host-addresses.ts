@@ -1,4 +1,4 @@
-import { networkInterfaces } from 'node:os';
+import { networkInterfaces, type NetworkInterfaceInfo } from 'node:os';
 
 const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
 
@@ -11,6 +11,25 @@ export function listLocalAddresses(interfaces = networkInterfaces()): readonly s
     each.map(({ address }) => (LINK_LOCAL.test(address) ? `${address}%${name}` : address)),
   );
   return [...new Set(all)];
+}
+
+/** Most addresses that a Hello may contain. */
+const MAX_REPORTED = 256;
+
+/**
+ * Returns the addresses of the interfaces of this machine, sorted, without 127.0.0.0/8, ::1 and
+ * fe80::/10. Undefined: the addresses cannot be listed, or are more than the coordinator accepts.
+ */
+export function listReportedAddresses(
+  list: () => NodeJS.Dict<NetworkInterfaceInfo[]> = networkInterfaces,
+): readonly string[] | undefined {
+  try {
+    const local = listLocalAddresses(list());
+    const reported = local.filter((address) => !/^127\.|^::1$|%/.test(address));
+    return reported.length > MAX_REPORTED ? undefined : [...reported].sort();
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns the IPv4 addresses at which other machines may reach this machine, for node ports. */

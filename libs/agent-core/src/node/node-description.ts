@@ -3,6 +3,7 @@ import {
   HelloSchema,
   NodeCapacitySchema,
   NodeNetworkSchema,
+  type NodeNetwork,
   TaintSchema,
   type Condition,
   type Hello,
@@ -58,6 +59,8 @@ export interface NodeDescription {
     readonly address: string;
     /** Equal for agents that share one network namespace. */
     readonly hostId: string;
+    /** Addresses of the interfaces of the machine, sorted. Absent: not known. */
+    readonly machineAddresses?: readonly string[];
   };
 }
 
@@ -111,6 +114,17 @@ export function toHello(
     operatingSystem: node.operatingSystem,
     agentAddress: node.agentAddress,
     conditions: [...state.conditions],
-    ...(node.network === undefined ? {} : { network: create(NodeNetworkSchema, node.network) }),
+    ...(node.network === undefined ? {} : { network: toNodeNetwork(node.network) }),
+  });
+}
+
+function toNodeNetwork({
+  address,
+  hostId,
+  machineAddresses,
+}: NonNullable<NodeDescription['network']>): NodeNetwork {
+  return create(NodeNetworkSchema, {
+    ...{ address, hostId },
+    ...(machineAddresses && { machineAddresses: { addresses: [...machineAddresses] } }),
   });
 }

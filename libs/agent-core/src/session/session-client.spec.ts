@@ -82,6 +82,17 @@ describe('SessionClient', () => {
     ]);
   });
 
+  it('opens a new session with the addresses of the machine when they change', async () => {
+    const testBed = new AgentTestBed();
+    testBed.proxyAddress = { address: '', hostId: 'h' };
+    await testBed.start();
+    const machineAddresses = ['10.0.0.5', '203.0.113.9'];
+    testBed.proxyAddress = { address: '', hostId: 'h', machineAddresses };
+    await testBed.clock.advance(60_000);
+    const reported = testBed.coordinator.hellos.map(({ network }) => network?.machineAddresses);
+    expect(reported.map((each) => each?.addresses)).toEqual([undefined, machineAddresses]);
+  });
+
   it('includes a replica in the inventory while its first order is being stored', async () => {
     const testBed = new AgentTestBed();
     const save = testBed.store.saveReplica.bind(testBed.store);

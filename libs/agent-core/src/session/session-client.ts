@@ -63,14 +63,14 @@ export class SessionClient {
 
   /**
    * Sends the usage and the conditions now, if there is a session. Ends the session, so that a new
-   * session begins, when its Hello has other capabilities, or another address for other nodes.
+   * session begins, when its Hello has other capabilities or addresses.
    */
   sendUsage(): void {
     if (this.outbox !== undefined && this.describeVolatile() !== this.announced) {
       this.endSession(
         new CloudlessError(
           'unavailable',
-          'the capabilities of this node, or its address for other nodes, have changed: the session is renewed to report them',
+          'the capabilities of this node, or its addresses, have changed: the session is renewed to report them',
         ),
       );
     }
@@ -234,7 +234,8 @@ export class SessionClient {
   /** Returns a text that is equal while a Hello would say the same about capabilities and network. */
   private describeVolatile(): string {
     const { capabilities, node } = this.options;
-    return [node().network?.address ?? '', ...[...capabilities()].sort()].join(' ');
+    const { address = '', machineAddresses = [] } = node().network ?? {};
+    return [address, ...machineAddresses, ...[...capabilities()].sort()].join(' ');
   }
 
   /** Joins the cluster or renews an expired certificate, if the cluster has identities. */

@@ -77,7 +77,7 @@ function presentStatus(view: ClusterView, record: ServiceRecord): ServiceStatus 
   const holds = summary.ready > 0;
   const proxyProblem = findProxyProblem(view);
   const addressProblem =
-    spec.type === Type.LOAD_BALANCER ? findAddressProblem(record, proxyProblem) : undefined;
+    spec.type === Type.LOAD_BALANCER ? findAddressProblem(view, record, proxyProblem) : undefined;
   status.conditions.push(
     createCondition(ConditionType.HAS_ENDPOINTS, holds ? undefined : summary),
     ...(workloads.length > 0
@@ -188,16 +188,35 @@ function findProxyProblem(view: ClusterView): Problem | undefined {
  * @param proxyProblem - Why no network proxy serves them. Undefined when proxies may.
  */
 function findAddressProblem(
+  view: ClusterView,
   record: ServiceRecord,
   proxyProblem: Problem | undefined,
 ): Problem | undefined {
   const { externalIps } = getServiceSpec(record);
-  return externalIps.length > 0
-    ? proxyProblem
-    : {
-        reason: 'NoExternalAddress',
-        message: 'spec.external_ips is empty, so the service is reached as one of type NODE_PORT',
-      };
+  if (externalIps.length === 0)
+    return {
+      reason: 'NoExternalAddress',
+      message: 'spec.external_ips is empty, so the service is reached as one of type NODE_PORT',
+    };
+  if (proxyProblem !== undefined) return proxyProblem;
+  const missing = listMissingAddresses(view, externalIps);
+  if (missing.length === 0) return undefined;
+  return {
+    reason: 'NoNodeHasAddress',
+    message: `no node has the external address ${formatNames(missing)} at an interface; add it to an interface of a node, or remove it from spec.external_ips`,
+  };
+}
+
+/** Lists the addresses that no node has; none while a node has not reported its addresses. */
+function listMissingAddresses(view: ClusterView, wanted: readonly string[]): readonly string[] {
+  const missing = new Set(wanted);
+  for (const { value } of view.nodes()) {
+    const { network } = value.hello ?? {};
+    if (network === undefined || value.lost) continue;
+    if (network.machineAddresses === undefined) return [];
+    for (const address of network.machineAddresses.addresses) missing.delete(address);
+  }
+  return [...missing];
 }
 
 function formatPorts(ports: readonly Pick<Port, 'name' | 'containerPort' | 'protocol'>[]): string {

@@ -139,6 +139,32 @@ describe('status of a service', () => {
     await bed.putNode('n1', { hello: { network: {} } });
     expect(await reasonOf()).toBeUndefined();
   });
+
+  it('names the external addresses that no interface of a node has', async () => {
+    const externalIps = ['203.0.114.7', '203.0.114.8'];
+    const withAddresses = (...addresses: string[]) => ({
+      hello: { network: { machineAddresses: { addresses } } },
+    });
+    await bed.putNode('n1', withAddresses('10.0.0.1', '203.0.114.7'));
+    await bed.putNode('n2', withAddresses('10.0.0.2'));
+    await bed.putNode('gone', { ...withAddresses('203.0.114.8'), lost: true });
+    const spec = { type: Type.LOAD_BALANCER, ports: [{ port: 80 }], externalIps };
+    await client.createService({ name: 'web', spec });
+    expect(await conditionOf(ConditionType.EXTERNAL_IPS_SERVED)).toMatchObject({
+      ...{ holds: false, reason: 'NoNodeHasAddress' },
+      message: expect.stringContaining('no node has the external address 203.0.114.8 at an'),
+    });
+    await bed.putNode('n3', withAddresses('203.0.114.8'));
+    expect(await conditionOf(ConditionType.EXTERNAL_IPS_SERVED)).toBeUndefined();
+  });
+
+  it('reports no missing external address while a node has not reported its addresses', async () => {
+    await bed.putNode('n1', { hello: { network: { machineAddresses: {} } } });
+    await bed.putNode('n2', { hello: { network: {} } });
+    const spec = { type: Type.LOAD_BALANCER, ports: [{ port: 80 }], externalIps: ['203.0.114.7'] };
+    await client.createService({ name: 'web', spec });
+    expect(await conditionOf(ConditionType.EXTERNAL_IPS_SERVED)).toBeUndefined();
+  });
 });
 
 describe('endpoints of a service', () => {

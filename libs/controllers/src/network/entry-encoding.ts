@@ -3,6 +3,7 @@ import { create } from '@bufbuild/protobuf';
 import {
   MessageWriter,
   NetworkNodeEntrySchema,
+  NodeNetworkSchema,
   NetworkRouteEntrySchema,
   NetworkServiceEntrySchema,
   NetworkSettingsSchema,
@@ -129,10 +130,14 @@ export function encodeRoute(
 export function encodeNode(record: NodeRecord, alive: boolean): Uint8Array {
   const { zone, region } = toEffectiveNode(record);
   const { current, previous } = record.identity ?? {};
+  const { network } = record.hello ?? {};
+  // Without the addresses of the machine, which other nodes do not need.
+  const { address = '', hostId = '' } = network ?? {};
   const entry = create(NetworkNodeEntrySchema, {
     ...{ id: record.id, zone, region, alive },
     acceptedSerials: [current, previous].flatMap((certificate) => certificate?.serial ?? []),
-    ...definedFields({ network: record.hello?.network, newestNotAfter: current?.notAfter }),
+    ...(network && { network: create(NodeNetworkSchema, { address, hostId }) }),
+    ...definedFields({ newestNotAfter: current?.notAfter }),
   });
   return toBinary(NetworkNodeEntrySchema, entry);
 }

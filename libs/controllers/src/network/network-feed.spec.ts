@@ -311,7 +311,13 @@ describe('NetworkFeed', () => {
 
   it('sends the accepted certificates and the network of a node', async () => {
     await bed.changeNode('node-1', {
-      hello: { nodeId: 'node-1', zone: 'a', network: { address: '10.0.0.5:9443', hostId: 'h' } },
+      hello: {
+        ...{ nodeId: 'node-1', zone: 'a' },
+        network: {
+          ...{ address: '10.0.0.5:9443', hostId: 'h' },
+          machineAddresses: { addresses: ['10.0.0.5'] }, // for the coordinator only
+        },
+      },
       identity: {
         current: { serial: '0b', notAfter: { seconds: 90n } },
         previous: { serial: '0a' },
@@ -323,6 +329,7 @@ describe('NetworkFeed', () => {
       network: { address: '10.0.0.5:9443', hostId: 'h' },
       newestNotAfter: { seconds: 90n },
     });
+    expect(mirror.nodes.get('node-1')?.network?.machineAddresses).toBeUndefined();
   });
 
   it('makes only the active version ready under BLUE_GREEN', async () => {

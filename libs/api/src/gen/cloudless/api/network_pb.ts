@@ -424,8 +424,9 @@ export enum ServiceCondition_Type {
   PORTS_MATCH = 1,
 
   /**
-   * LOAD_BALANCER: external addresses are given, and a node has a network proxy. Present only
-   * while this does not hold: where the network leads the addresses is not known.
+   * LOAD_BALANCER: external addresses are given, and for each of them an interface of a node with a
+   * network proxy has the address. Present only while this does not hold: where the network leads
+   * the addresses is not known.
    *
    * @generated from enum value: EXTERNAL_IPS_SERVED = 2;
    */

@@ -29,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/session.proto.
  */
 export const file_cloudless_api_session: GenFile = /*@__PURE__*/
-  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIucFCgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEisKB25ldHdvcmsYFSABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhkKEXVucmVhY2hhYmxlX2Vwb2NoGBYgASgDEiUKE3VucmVhY2hhYmxlX2FkZHJlc3MYFyABKAlCCLpIBXIDGIAQGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQwoLTm9kZU5ldHdvcmsSGQoHYWRkcmVzcxgBIAEoCUIIukgFcgMYhQISGQoHaG9zdF9pZBgCIAEoCUIIukgFcgMYgAEi2QIKDEFnZW50TWVzc2FnZRIlCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9IABItCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeUgAEi4KBnJlcG9ydBgDIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydEgAEiUKBXVzYWdlGAQgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZUgAEi4KB3JlZnVzZWQYBSABKAsyGy5jbG91ZGxlc3MuYXBpLk9yZGVyUmVmdXNlZEgAEjYKDnR1bm5lbF9yZWZ1c2VkGAYgASgLMhwuY2xvdWRsZXNzLmFwaS5UdW5uZWxSZWZ1c2VkSAASKQoHZ29vZGJ5ZRgHIAEoCzIWLmNsb3VkbGVzcy5hcGkuR29vZGJ5ZUgAQgkKB21lc3NhZ2UiSQoJSW52ZW50b3J5Ei4KCHJlcGxpY2FzGAEgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0EgwKBGxhc3QYAiABKAgizwQKDVJlcGxpY2FSZXBvcnQSEgoKcmVwbGljYV9pZBgBIAEoCRIUCgx3b3JrbG9hZF91aWQYAiABKAkSFgoOb3JkZXJfcmV2aXNpb24YAyABKAMSMQoFcGhhc2UYBCABKA4yIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FTdGF0dXMuUGhhc2USDQoFcmVhZHkYBSABKAgSDgoGcmVhc29uGAYgASgJEhQKDGNvbnRhaW5lcl9pZBgHIAEoCRIQCghyZXN0YXJ0cxgIIAEoBRIqCgllbmRwb2ludHMYCSADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50EhsKDmxhc3RfZXhpdF9jb2RlGAogASgFSACIAQESLgoKc3RhcnRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHQoVZWFybGllcl9jb250YWluZXJfaWRzGAwgAygJEhcKD2xhc3RfZW5kX3JlYXNvbhgNIAEoCRIRCglmb3Jnb3R0ZW4YDiABKAgSEgoKbGFzdF9saW5lcxgPIAMoCRIyCgppbWFnZV9wdWxsGBAgASgLMh4uY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGxTdGF0dXMSMQoNbmV4dF9zdGFydF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0c0IRCg9fbGFzdF9leGl0X2NvZGUimAEKBVVzYWdlEicKBXVzYWdlGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Ob2RlVXNhZ2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEjgKCHJlcGxpY2FzGAMgAygLMhsuY2xvdWRsZXNzLmFwaS5SZXBsaWNhVXNhZ2VCCbpIBpIBAxCQTiKAAQoMUmVwbGljYVVzYWdlEhwKCnJlcGxpY2FfaWQYASABKAlCCLpIBXIDGIABEhcKCmNwdV9taWxsaXMYAiABKAVIAIgBARIZCgxtZW1vcnlfYnl0ZXMYAyABKANIAYgBAUINCgtfY3B1X21pbGxpc0IPCg1fbWVtb3J5X2J5dGVzInUKDE9yZGVyUmVmdXNlZBISCgpyZXBsaWNhX2lkGAEgASgJEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhUKDWhlbGRfcmV2aXNpb24YAyABKAMSEgoKaGVsZF9lcG9jaBgEIAEoAxIOCgZyZWFzb24YBSABKAkiMgoNVHVubmVsUmVmdXNlZBIRCgl0dW5uZWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKB0dvb2RieWUSDgoGcmVhc29uGAEgASgJEhkKEXJlcGxpY2FzX2NvbnRpbnVlGAIgASgIIvcDChJDb29yZGluYXRvck1lc3NhZ2USKQoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZUgAEiUKBW9yZGVyGAIgASgLMhQuY2xvdWRsZXNzLmFwaS5PcmRlckgAEjAKC29wZW5fdHVubmVsGAMgASgLMhkuY2xvdWRsZXNzLmFwaS5PcGVuVHVubmVsSAASKwoIYWRtaXR0ZWQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkFkbWl0dGVkSAASPAoRcmVuZXdfY2VydGlmaWNhdGUYBSABKAsyHy5jbG91ZGxlc3MuYXBpLlJlbmV3Q2VydGlmaWNhdGVIABI4Cgxjb29yZGluYXRvcnMYBiABKAsyIC5jbG91ZGxlc3MuYXBpLktub3duQ29vcmRpbmF0b3JzSAASNgoOZW5kcG9pbnRzX2dvbmUYByABKAsyHC5jbG91ZGxlc3MuYXBpLkVuZHBvaW50c0dvbmVIABI7Cg1maWxlc19jaGFuZ2VkGAggASgLMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhRmlsZXNDaGFuZ2VkSAASOAoPcmVjb25uZWN0X3RpbWVzGAkgASgLMh0uY2xvdWRsZXNzLmFwaS5SZWNvbm5lY3RUaW1lc0gAQgkKB21lc3NhZ2UitAEKDlJlY29ubmVjdFRpbWVzEjMKEHJlY29ubmVjdF9zcHJlYWQYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTcmVjb25uZWN0X3BhdXNlX21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJsZWFkZXJfbG9zc19zcHJlYWQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iKgoTUmVwbGljYUZpbGVzQ2hhbmdlZBITCgtyZXBsaWNhX2lkcxgBIAMoCSKSAQoWR2V0UmVwbGljYUZpbGVzUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHgoKcmVwbGljYV9pZBgCIAEoCUIKukgHcgUQARiAARI8CgVrbm93bhgDIAMoCzIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbkIJukgGkgEDEIACIrkBChNSZXBsaWNhRmlsZXNWZXJzaW9uEj8KBGtpbmQYASABKA4yJy5jbG91ZGxlc3MuYXBpLlJlcGxpY2FGaWxlc1ZlcnNpb24uS2luZEIIukgFggECEAESDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSDwoHdmVyc2lvbhgEIAEoBSI1CgRLaW5kEgoKBlNFQ1JFVBAAEgoKBkNPTkZJRxABEhUKEUlNQUdFX1BVTExfU0VDUkVUEAIizgEKF0dldFJlcGxpY2FGaWxlc1Jlc3BvbnNlEjMKB3ZlcnNpb24YASABKAsyIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FGaWxlc1ZlcnNpb24SEQoJdW5jaGFuZ2VkGAIgASgIEj4KBGRhdGEYAyADKAsyMC5jbG91ZGxlc3MuYXBpLkdldFJlcGxpY2FGaWxlc1Jlc3BvbnNlLkRhdGFFbnRyeRorCglEYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASIkCg1FbmRwb2ludHNHb25lEhMKC3JlcGxpY2FfaWRzGAEgAygJIkoKEUtub3duQ29vcmRpbmF0b3JzEjUKDGNvb3JkaW5hdG9ycxgBIAMoCzIfLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvciJwChBLbm93bkNvb3JkaW5hdG9yEgoKAmlkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIuCgpzdGFydGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKFAwoHV2VsY29tZRISCgpjbHVzdGVyX2lkGAEgASgJEg0KBWVwb2NoGAIgASgDEhAKCHByb3RvY29sGAMgASgFEigKBWxlYXNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXBpbmdfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOdXNhZ2VfaW50ZXJ2YWwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMwoQcmVjb25uZWN0X3NwcmVhZBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNyZWNvbm5lY3RfcGF1c2VfbWF4GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCnNlc3Npb25faWQYCSABKAkSNQoSbGVhZGVyX2xvc3Nfc3ByZWFkGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIgoKCEFkbWl0dGVkIkQKEFJlbmV3Q2VydGlmaWNhdGUSMAoMdHJ1c3RfYnVuZGxlGAEgASgLMhouY2xvdWRsZXNzLmFwaS5UcnVzdEJ1bmRsZSLlAQoFT3JkZXISDQoFZXBvY2gYASABKAMSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSEgoKcmVwbGljYV9pZBgDIAEoCRIUCgx3b3JrbG9hZF91aWQYBCABKAkSKgoFc3RhcnQYBSABKAsyGS5jbG91ZGxlc3MuYXBpLlN0YXJ0T3JkZXJIABIoCgRzdG9wGAYgASgLMhguY2xvdWRsZXNzLmFwaS5TdG9wT3JkZXJIABIsCgZmb3JnZXQYByABKAsyGi5jbG91ZGxlc3MuYXBpLkZvcmdldE9yZGVySABCBwoFb3JkZXIiqgEKClN0YXJ0T3JkZXISEQoJbmFtZXNwYWNlGAEgASgJEhAKCHdvcmtsb2FkGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEc2xvdBgEIAEoBRIpCgRzcGVjGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMSLQoKc3RvcF9hZnRlchgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiK4AQoJU3RvcE9yZGVyEjEKDnByZV9zdG9wX2RlbGF5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGdyYWNlX3BlcmlvZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZyZWFzb24YAyABKAkSNwoUYXdhaXRfZW5kcG9pbnRzX2dvbmUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iDQoLRm9yZ2V0T3JkZXIi1AQKCk9wZW5UdW5uZWwSEQoJdHVubmVsX2lkGAEgASgJEi4KC2RpYWxfd2l0aGluGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKBGxvZ3MYAyABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASMQoEZXhlYxgEIAEoCzIhLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXF1ZXN0SAASOgoGc3RhdHVzGAUgASgLMiguY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0dXNSZXF1ZXN0SAASLwoLZXhlY19zdHJlYW0YBiABKAsyGC5jbG91ZGxlc3MuYXBpLkV4ZWNTdGFydEgAEjcKDHBvcnRfZm9yd2FyZBgHIAEoCzIfLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydEgAEjgKBXN0YXRzGAggASgLMicuY2xvdWRsZXNzLmFwaS5HZXRDb250YWluZXJTdGF0c1JlcXVlc3RIABI+CgpzdGF0c19saXN0GAkgASgLMiguY2xvdWRsZXNzLmFwaS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASMAoLbG9nX2NoYW5uZWwYCiABKAsyGS5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxIABIqCgVyZWxheRgLIAEoCzIZLmNsb3VkbGVzcy5hcGkuUmVsYXlTdGFydEgAEhYKDmV4ZWNfaW5fcGllY2VzGBQgASgIQggKBnRhcmdldCIMCgpMb2dDaGFubmVsIiIKClJlbGF5U3RhcnQSFAoMZnJvbV9ub2RlX2lkGAEgASgJIuQFCgtUdW5uZWxGcmFtZRITCgl0dW5uZWxfaWQYASABKAlIABImCgNsb2cYAiABKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5SAASMgoEZXhlYxgDIAEoCzIiLmNsb3VkbGVzcy5hcGkuRXhlY0NvbW1hbmRSZXNwb25zZUgAEjAKBnN0YXR1cxgEIAEoCzIeLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyU3RhdHVzSAASKwoFZXJyb3IYBSABKAsyGi5jbG91ZGxlc3MuYXBpLlR1bm5lbEVycm9ySAASJwoDZW5kGAYgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIQCgZ3aW5kb3cYByABKANIABIwCgpleGVjX2lucHV0GAggASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjUmVxdWVzdEgAEjIKC2V4ZWNfb3V0cHV0GAkgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjUmVzcG9uc2VIABI6Cg1mb3J3YXJkX2lucHV0GAogASgLMiEuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlcXVlc3RIABI8Cg5mb3J3YXJkX291dHB1dBgLIAEoCzIiLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRSZXNwb25zZUgAEi4KBXN0YXRzGAwgASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0c0gAEj8KCnN0YXRzX2xpc3QYDSABKAsyKS5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlSAASNgoLbG9nX2NoYW5uZWwYDiABKAsyHy5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZXNIABI4CgpleGVjX3BpZWNlGBQgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSABCBwoFZnJhbWUiQgoQTG9nQ2hhbm5lbEZyYW1lcxIuCgZmcmFtZXMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkxvZ0NoYW5uZWxGcmFtZSKZAgoPTG9nQ2hhbm5lbEZyYW1lEg4KBmxvZ19pZBgBIAEoAxIwCgRvcGVuGAIgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEhAKBndpbmRvdxgDIAEoA0gAEikKBWNsb3NlGAQgASgLMhguY2xvdWRsZXNzLmFwaS5UdW5uZWxFbmRIABIoCgVlbnRyeRgFIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIrCgVlcnJvchgGIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYByABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAQgcKBWZyYW1lIgsKCVR1bm5lbEVuZCJYCgtUdW5uZWxFcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSKgoGcmVhc29uGAMgASgOMhouY2xvdWRsZXNzLmFwaS5FcnJvclJlYXNvbiKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyIogBChFSZW5ld0xlYXNlUmVxdWVzdBIaCgdub2RlX2lkGAEgASgJQgm6SAZyBBABGD8SHQoKc2Vzc2lvbl9pZBgCIAEoCUIJukgGcgQQARhAEjgKCGxvb3BfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgu6SAjIAQGqAQIyACIUChJSZW5ld0xlYXNlUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgibgoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCRIzCgtjZXJ0aWZpY2F0ZRgDIAEoCzIeLmNsb3VkbGVzcy5hcGkuTm9kZUNlcnRpZmljYXRlIucFCgVIZWxsbxIUCgxwcm90b2NvbF9taW4YASABKAUSFAoMcHJvdG9jb2xfbWF4GAIgASgFEhoKB25vZGVfaWQYAyABKAlCCbpIBnIEEAEYPxITCgtpbnN0YW5jZV9pZBgEIAEoCRISCgpjbHVzdGVyX2lkGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSFQoNaGlnaGVzdF9lcG9jaBgHIAEoAxIXCgZyZWdpb24YCCABKAlCB7pIBHICGD8SFQoEem9uZRgJIAEoCUIHukgEcgIYPxI7CgZsYWJlbHMYCiADKAsyIC5jbG91ZGxlc3MuYXBpLkhlbGxvLkxhYmVsc0VudHJ5Qgm6SAaaAQMQgAESJAoGdGFpbnRzGAsgAygLMhQuY2xvdWRsZXNzLmFwaS5UYWludBItCghjYXBhY2l0eRgMIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5Ei0KCHJlc2VydmVkGA0gASgLMhsuY2xvdWRsZXNzLmFwaS5Ob2RlQ2FwYWNpdHkSFAoMbWF4X3JlcGxpY2FzGA4gASgFEhQKDGNhcGFiaWxpdGllcxgPIAMoCRIVCg1hZ2VudF92ZXJzaW9uGBAgASgJEhQKDGFyY2hpdGVjdHVyZRgRIAEoCRIYChBvcGVyYXRpbmdfc3lzdGVtGBIgASgJEhUKDWFnZW50X2FkZHJlc3MYEyABKAkSLAoKY29uZGl0aW9ucxgUIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uEisKB25ldHdvcmsYFSABKAsyGi5jbG91ZGxlc3MuYXBpLk5vZGVOZXR3b3JrEhkKEXVucmVhY2hhYmxlX2Vwb2NoGBYgASgDEiUKE3VucmVhY2hhYmxlX2FkZHJlc3MYFyABKAlCCLpIBXIDGIAQGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEifwoLTm9kZU5ldHdvcmsSGQoHYWRkcmVzcxgBIAEoCUIIukgFcgMYhQISGQoHaG9zdF9pZBgCIAEoCUIIukgFcgMYgAESOgoRbWFjaGluZV9hZGRyZXNzZXMYAyABKAsyHy5jbG91ZGxlc3MuYXBpLk1hY2hpbmVBZGRyZXNzZXMiNgoQTWFjaGluZUFkZHJlc3NlcxIiCglhZGRyZXNzZXMYASADKAlCD7pIDJIBCRCAAiIEcgIYQCLZAgoMQWdlbnRNZXNzYWdlEiUKBWhlbGxvGAEgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsb0gAEi0KCWludmVudG9yeRgCIAEoCzIYLmNsb3VkbGVzcy5hcGkuSW52ZW50b3J5SAASLgoGcmVwb3J0GAMgASgLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhUmVwb3J0SAASJQoFdXNhZ2UYBCABKAsyFC5jbG91ZGxlc3MuYXBpLlVzYWdlSAASLgoHcmVmdXNlZBgFIAEoCzIbLmNsb3VkbGVzcy5hcGkuT3JkZXJSZWZ1c2VkSAASNgoOdHVubmVsX3JlZnVzZWQYBiABKAsyHC5jbG91ZGxlc3MuYXBpLlR1bm5lbFJlZnVzZWRIABIpCgdnb29kYnllGAcgASgLMhYuY2xvdWRsZXNzLmFwaS5Hb29kYnllSABCCQoHbWVzc2FnZSJJCglJbnZlbnRvcnkSLgoIcmVwbGljYXMYASADKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnQSDAoEbGFzdBgCIAEoCCLPBAoNUmVwbGljYVJlcG9ydBISCgpyZXBsaWNhX2lkGAEgASgJEhQKDHdvcmtsb2FkX3VpZBgCIAEoCRIWCg5vcmRlcl9yZXZpc2lvbhgDIAEoAxIxCgVwaGFzZRgEIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgFIAEoCBIOCgZyZWFzb24YBiABKAkSFAoMY29udGFpbmVyX2lkGAcgASgJEhAKCHJlc3RhcnRzGAggASgFEioKCWVuZHBvaW50cxgJIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQSGwoObGFzdF9leGl0X2NvZGUYCiABKAVIAIgBARIuCgpzdGFydGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIdChVlYXJsaWVyX2NvbnRhaW5lcl9pZHMYDCADKAkSFwoPbGFzdF9lbmRfcmVhc29uGA0gASgJEhEKCWZvcmdvdHRlbhgOIAEoCBISCgpsYXN0X2xpbmVzGA8gAygJEjIKCmltYWdlX3B1bGwYECABKAsyHi5jbG91ZGxlc3MuYXBpLkltYWdlUHVsbFN0YXR1cxIxCg1uZXh0X3N0YXJ0X2F0GBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgljb250YWluZXIYHiABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lckZhY3RzQhEKD19sYXN0X2V4aXRfY29kZSKYAQoFVXNhZ2USJwoFdXNhZ2UYASABKAsyGC5jbG91ZGxlc3MuYXBpLk5vZGVVc2FnZRIsCgpjb25kaXRpb25zGAIgAygLMhguY2xvdWRsZXNzLmFwaS5Db25kaXRpb24SOAoIcmVwbGljYXMYAyADKAsyGy5jbG91ZGxlc3MuYXBpLlJlcGxpY2FVc2FnZUIJukgGkgEDEJBOIoABCgxSZXBsaWNhVXNhZ2USHAoKcmVwbGljYV9pZBgBIAEoCUIIukgFcgMYgAESFwoKY3B1X21pbGxpcxgCIAEoBUgAiAEBEhkKDG1lbW9yeV9ieXRlcxgDIAEoA0gBiAEBQg0KC19jcHVfbWlsbGlzQg8KDV9tZW1vcnlfYnl0ZXMidQoMT3JkZXJSZWZ1c2VkEhIKCnJlcGxpY2FfaWQYASABKAkSFgoOb3JkZXJfcmV2aXNpb24YAiABKAMSFQoNaGVsZF9yZXZpc2lvbhgDIAEoAxISCgpoZWxkX2Vwb2NoGAQgASgDEg4KBnJlYXNvbhgFIAEoCSIyCg1UdW5uZWxSZWZ1c2VkEhEKCXR1bm5lbF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoHR29vZGJ5ZRIOCgZyZWFzb24YASABKAkSGQoRcmVwbGljYXNfY29udGludWUYAiABKAgi9wMKEkNvb3JkaW5hdG9yTWVzc2FnZRIpCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lSAASJQoFb3JkZXIYAiABKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVySAASMAoLb3Blbl90dW5uZWwYAyABKAsyGS5jbG91ZGxlc3MuYXBpLk9wZW5UdW5uZWxIABIrCghhZG1pdHRlZBgEIAEoCzIXLmNsb3VkbGVzcy5hcGkuQWRtaXR0ZWRIABI8ChFyZW5ld19jZXJ0aWZpY2F0ZRgFIAEoCzIfLmNsb3VkbGVzcy5hcGkuUmVuZXdDZXJ0aWZpY2F0ZUgAEjgKDGNvb3JkaW5hdG9ycxgGIAEoCzIgLmNsb3VkbGVzcy5hcGkuS25vd25Db29yZGluYXRvcnNIABI2Cg5lbmRwb2ludHNfZ29uZRgHIAEoCzIcLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnRzR29uZUgAEjsKDWZpbGVzX2NoYW5nZWQYCCABKAsyIi5jbG91ZGxlc3MuYXBpLlJlcGxpY2FGaWxlc0NoYW5nZWRIABI4Cg9yZWNvbm5lY3RfdGltZXMYCSABKAsyHS5jbG91ZGxlc3MuYXBpLlJlY29ubmVjdFRpbWVzSABCCQoHbWVzc2FnZSK0AQoOUmVjb25uZWN0VGltZXMSMwoQcmVjb25uZWN0X3NwcmVhZBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNyZWNvbm5lY3RfcGF1c2VfbWF4GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEmxlYWRlcl9sb3NzX3NwcmVhZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIqChNSZXBsaWNhRmlsZXNDaGFuZ2VkEhMKC3JlcGxpY2FfaWRzGAEgAygJIpIBChZHZXRSZXBsaWNhRmlsZXNSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIeCgpyZXBsaWNhX2lkGAIgASgJQgq6SAdyBRABGIABEjwKBWtub3duGAMgAygLMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhRmlsZXNWZXJzaW9uQgm6SAaSAQMQgAIiuQEKE1JlcGxpY2FGaWxlc1ZlcnNpb24SPwoEa2luZBgBIAEoDjInLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbi5LaW5kQgi6SAWCAQIQARIMCgRuYW1lGAIgASgJEgsKA3VpZBgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFIjUKBEtpbmQSCgoGU0VDUkVUEAASCgoGQ09ORklHEAESFQoRSU1BR0VfUFVMTF9TRUNSRVQQAiLOAQoXR2V0UmVwbGljYUZpbGVzUmVzcG9uc2USMwoHdmVyc2lvbhgBIAEoCzIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYUZpbGVzVmVyc2lvbhIRCgl1bmNoYW5nZWQYAiABKAgSPgoEZGF0YRgDIAMoCzIwLmNsb3VkbGVzcy5hcGkuR2V0UmVwbGljYUZpbGVzUmVzcG9uc2UuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBIiQKDUVuZHBvaW50c0dvbmUSEwoLcmVwbGljYV9pZHMYASADKAkiSgoRS25vd25Db29yZGluYXRvcnMSNQoMY29vcmRpbmF0b3JzGAEgAygLMh8uY2xvdWRsZXNzLmFwaS5Lbm93bkNvb3JkaW5hdG9yInAKEEtub3duQ29vcmRpbmF0b3ISCgoCaWQYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEi4KCnN0YXJ0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoUDCgdXZWxjb21lEhIKCmNsdXN0ZXJfaWQYASABKAkSDQoFZXBvY2gYAiABKAMSEAoIcHJvdG9jb2wYAyABKAUSKAoFbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcGluZ19pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg51c2FnZV9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChByZWNvbm5lY3Rfc3ByZWFkGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjYKE3JlY29ubmVjdF9wYXVzZV9tYXgYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKc2Vzc2lvbl9pZBgJIAEoCRI1ChJsZWFkZXJfbG9zc19zcHJlYWQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iCgoIQWRtaXR0ZWQiRAoQUmVuZXdDZXJ0aWZpY2F0ZRIwCgx0cnVzdF9idW5kbGUYASABKAsyGi5jbG91ZGxlc3MuYXBpLlRydXN0QnVuZGxlIuUBCgVPcmRlchINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAxISCgpyZXBsaWNhX2lkGAMgASgJEhQKDHdvcmtsb2FkX3VpZBgEIAEoCRIqCgVzdGFydBgFIAEoCzIZLmNsb3VkbGVzcy5hcGkuU3RhcnRPcmRlckgAEigKBHN0b3AYBiABKAsyGC5jbG91ZGxlc3MuYXBpLlN0b3BPcmRlckgAEiwKBmZvcmdldBgHIAEoCzIaLmNsb3VkbGVzcy5hcGkuRm9yZ2V0T3JkZXJIAEIHCgVvcmRlciKqAQoKU3RhcnRPcmRlchIRCgluYW1lc3BhY2UYASABKAkSEAoId29ya2xvYWQYAiABKAkSDwoHdmVyc2lvbhgDIAEoBRIMCgRzbG90GAQgASgFEikKBHNwZWMYBSABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxItCgpzdG9wX2FmdGVyGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIrgBCglTdG9wT3JkZXISMQoOcHJlX3N0b3BfZGVsYXkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgDIAEoCRI3ChRhd2FpdF9lbmRwb2ludHNfZ29uZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiINCgtGb3JnZXRPcmRlciLUBAoKT3BlblR1bm5lbBIRCgl0dW5uZWxfaWQYASABKAkSLgoLZGlhbF93aXRoaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoEbG9ncxgDIAEoCzIgLmNsb3VkbGVzcy5hcGkuU3RyZWFtTG9nc1JlcXVlc3RIABIxCgRleGVjGAQgASgLMiEuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlcXVlc3RIABI6CgZzdGF0dXMYBSABKAsyKC5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXR1c1JlcXVlc3RIABIvCgtleGVjX3N0cmVhbRgGIAEoCzIYLmNsb3VkbGVzcy5hcGkuRXhlY1N0YXJ0SAASNwoMcG9ydF9mb3J3YXJkGAcgASgLMh8uY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFN0YXJ0SAASOAoFc3RhdHMYCCABKAsyJy5jbG91ZGxlc3MuYXBpLkdldENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEj4KCnN0YXRzX2xpc3QYCSABKAsyKC5jbG91ZGxlc3MuYXBpLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3RIABIwCgtsb2dfY2hhbm5lbBgKIAEoCzIZLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEgAEioKBXJlbGF5GAsgASgLMhkuY2xvdWRsZXNzLmFwaS5SZWxheVN0YXJ0SAASFgoOZXhlY19pbl9waWVjZXMYFCABKAhCCAoGdGFyZ2V0IgwKCkxvZ0NoYW5uZWwiIgoKUmVsYXlTdGFydBIUCgxmcm9tX25vZGVfaWQYASABKAki5AUKC1R1bm5lbEZyYW1lEhMKCXR1bm5lbF9pZBgBIAEoCUgAEiYKA2xvZxgCIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIyCgRleGVjGAMgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSAASMAoGc3RhdHVzGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXNIABIrCgVlcnJvchgFIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYBiABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAEhAKBndpbmRvdxgHIAEoA0gAEjAKCmV4ZWNfaW5wdXQYCCABKAsyGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0SAASMgoLZXhlY19vdXRwdXQYCSABKAsyGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZUgAEjoKDWZvcndhcmRfaW5wdXQYCiABKAsyIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdEgAEjwKDmZvcndhcmRfb3V0cHV0GAsgASgLMiIuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlc3BvbnNlSAASLgoFc3RhdHMYDCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXRzSAASPwoKc3RhdHNfbGlzdBgNIAEoCzIpLmNsb3VkbGVzcy5hcGkuTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2VIABI2Cgtsb2dfY2hhbm5lbBgOIAEoCzIfLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEZyYW1lc0gAEjgKCmV4ZWNfcGllY2UYFCABKAsyIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2VIAEIHCgVmcmFtZSJCChBMb2dDaGFubmVsRnJhbWVzEi4KBmZyYW1lcxgBIAMoCzIeLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEZyYW1lIpkCCg9Mb2dDaGFubmVsRnJhbWUSDgoGbG9nX2lkGAEgASgDEjAKBG9wZW4YAiABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASEAoGd2luZG93GAMgASgDSAASKQoFY2xvc2UYBCABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAEigKBWVudHJ5GAUgASgLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeUgAEisKBWVycm9yGAYgASgLMhouY2xvdWRsZXNzLmFwaS5UdW5uZWxFcnJvckgAEicKA2VuZBgHIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSABCBwoFZnJhbWUiCwoJVHVubmVsRW5kIlgKC1R1bm5lbEVycm9yEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIqCgZyZWFzb24YAyABKA4yGi5jbG91ZGxlc3MuYXBpLkVycm9yUmVhc29uIpEBChBIZWFydGJlYXRSZXF1ZXN0EisKBWhlbGxvGAEgASgLMhQuY2xvdWRsZXNzLmFwaS5IZWxsb0IGukgDyAEBEisKCWludmVudG9yeRgCIAEoCzIYLmNsb3VkbGVzcy5hcGkuSW52ZW50b3J5EiMKBXVzYWdlGAMgASgLMhQuY2xvdWRsZXNzLmFwaS5Vc2FnZSJiChFIZWFydGJlYXRSZXNwb25zZRInCgd3ZWxjb21lGAEgASgLMhYuY2xvdWRsZXNzLmFwaS5XZWxjb21lEiQKBm9yZGVycxgCIAMoCzIULmNsb3VkbGVzcy5hcGkuT3JkZXIiiAEKEVJlbmV3TGVhc2VSZXF1ZXN0EhoKB25vZGVfaWQYASABKAlCCbpIBnIEEAEYPxIdCgpzZXNzaW9uX2lkGAIgASgJQgm6SAZyBBABGEASOAoIbG9vcF9hZ2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CC7pICMgBAaoBAjIAIhQKElJlbmV3TGVhc2VSZXNwb25zZWIGcHJvdG8z", [file_buf_validate_validate, file_cloudless_api_error, file_cloudless_api_exec, file_cloudless_api_identity, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Registers a machine as a node. A cluster without identities (plaintext on loopback) needs no
@@ -308,6 +308,14 @@ export type NodeNetwork = Message<"cloudless.api.NodeNetwork"> & {
    * @generated from field: string host_id = 2;
    */
   hostId: string;
+
+  /**
+   * Addresses of the interfaces of the machine, where the proxy serves external addresses of services.
+   * Absent: not known.
+   *
+   * @generated from field: cloudless.api.MachineAddresses machine_addresses = 3;
+   */
+  machineAddresses?: MachineAddresses | undefined;
 };
 
 /**
@@ -316,6 +324,27 @@ export type NodeNetwork = Message<"cloudless.api.NodeNetwork"> & {
  */
 export const NodeNetworkSchema: GenMessage<NodeNetwork> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 3);
+
+/**
+ * Addresses of the interfaces of a machine, without those of 127.0.0.0/8, ::1 and fe80::/10.
+ *
+ * @generated from message cloudless.api.MachineAddresses
+ */
+export type MachineAddresses = Message<"cloudless.api.MachineAddresses"> & {
+  /**
+   * IPv4 and IPv6 addresses in their shortest form.
+   *
+   * @generated from field: repeated string addresses = 1;
+   */
+  addresses: string[];
+};
+
+/**
+ * Describes the message cloudless.api.MachineAddresses.
+ * Use `create(MachineAddressesSchema)` to create a new message.
+ */
+export const MachineAddressesSchema: GenMessage<MachineAddresses> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_session, 4);
 
 /**
  * A message from the agent in a session.
@@ -392,7 +421,7 @@ export type AgentMessage = Message<"cloudless.api.AgentMessage"> & {
  * Use `create(AgentMessageSchema)` to create a new message.
  */
 export const AgentMessageSchema: GenMessage<AgentMessage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 4);
+  messageDesc(file_cloudless_api_session, 5);
 
 /**
  * All replicas that the agent knows, in chunks of at most 256 KiB.
@@ -420,7 +449,7 @@ export type Inventory = Message<"cloudless.api.Inventory"> & {
  * Use `create(InventorySchema)` to create a new message.
  */
 export const InventorySchema: GenMessage<Inventory> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 5);
+  messageDesc(file_cloudless_api_session, 6);
 
 /**
  * The state of one replica on its node. A report is complete, so a lost or repeated report has no
@@ -563,7 +592,7 @@ export type ReplicaReport = Message<"cloudless.api.ReplicaReport"> & {
  * Use `create(ReplicaReportSchema)` to create a new message.
  */
 export const ReplicaReportSchema: GenMessage<ReplicaReport> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 6);
+  messageDesc(file_cloudless_api_session, 7);
 
 /**
  * Measured usage of the machine, every `usage_interval`.
@@ -598,7 +627,7 @@ export type Usage = Message<"cloudless.api.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 7);
+  messageDesc(file_cloudless_api_session, 8);
 
 /**
  * Usage of a replica.
@@ -633,7 +662,7 @@ export type ReplicaUsage = Message<"cloudless.api.ReplicaUsage"> & {
  * Use `create(ReplicaUsageSchema)` to create a new message.
  */
 export const ReplicaUsageSchema: GenMessage<ReplicaUsage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 8);
+  messageDesc(file_cloudless_api_session, 9);
 
 /**
  * The agent refuses an order, because it has a newer order for the replica or has accepted orders
@@ -683,7 +712,7 @@ export type OrderRefused = Message<"cloudless.api.OrderRefused"> & {
  * Use `create(OrderRefusedSchema)` to create a new message.
  */
 export const OrderRefusedSchema: GenMessage<OrderRefused> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 9);
+  messageDesc(file_cloudless_api_session, 10);
 
 /**
  * The agent does not open a tunnel.
@@ -711,7 +740,7 @@ export type TunnelRefused = Message<"cloudless.api.TunnelRefused"> & {
  * Use `create(TunnelRefusedSchema)` to create a new message.
  */
 export const TunnelRefusedSchema: GenMessage<TunnelRefused> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 10);
+  messageDesc(file_cloudless_api_session, 11);
 
 /**
  * The agent ends the session in good order. It sends no message after this one.
@@ -741,7 +770,7 @@ export type Goodbye = Message<"cloudless.api.Goodbye"> & {
  * Use `create(GoodbyeSchema)` to create a new message.
  */
 export const GoodbyeSchema: GenMessage<Goodbye> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 11);
+  messageDesc(file_cloudless_api_session, 12);
 
 /**
  * A message from the coordinator in a session.
@@ -835,7 +864,7 @@ export type CoordinatorMessage = Message<"cloudless.api.CoordinatorMessage"> & {
  * Use `create(CoordinatorMessageSchema)` to create a new message.
  */
 export const CoordinatorMessageSchema: GenMessage<CoordinatorMessage> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 12);
+  messageDesc(file_cloudless_api_session, 13);
 
 /**
  * How an agent delays its dials, instead of what the Welcome of the session says. An absent field
@@ -871,7 +900,7 @@ export type ReconnectTimes = Message<"cloudless.api.ReconnectTimes"> & {
  * Use `create(ReconnectTimesSchema)` to create a new message.
  */
 export const ReconnectTimesSchema: GenMessage<ReconnectTimes> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 13);
+  messageDesc(file_cloudless_api_session, 14);
 
 /**
  * Secrets or configs that replicas of the node use without a pinned version have new versions. The
@@ -894,7 +923,7 @@ export type ReplicaFilesChanged = Message<"cloudless.api.ReplicaFilesChanged"> &
  * Use `create(ReplicaFilesChangedSchema)` to create a new message.
  */
 export const ReplicaFilesChangedSchema: GenMessage<ReplicaFilesChanged> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 14);
+  messageDesc(file_cloudless_api_session, 15);
 
 /**
  * Asks for the values of the secrets and configs of a replica.
@@ -929,7 +958,7 @@ export type GetReplicaFilesRequest = Message<"cloudless.api.GetReplicaFilesReque
  * Use `create(GetReplicaFilesRequestSchema)` to create a new message.
  */
 export const GetReplicaFilesRequestSchema: GenMessage<GetReplicaFilesRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 15);
+  messageDesc(file_cloudless_api_session, 16);
 
 /**
  * A version of a secret or config.
@@ -971,7 +1000,7 @@ export type ReplicaFilesVersion = Message<"cloudless.api.ReplicaFilesVersion"> &
  * Use `create(ReplicaFilesVersionSchema)` to create a new message.
  */
 export const ReplicaFilesVersionSchema: GenMessage<ReplicaFilesVersion> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 16);
+  messageDesc(file_cloudless_api_session, 17);
 
 /**
  * What the values are for.
@@ -1005,7 +1034,7 @@ export enum ReplicaFilesVersion_Kind {
  * Describes the enum cloudless.api.ReplicaFilesVersion.Kind.
  */
 export const ReplicaFilesVersion_KindSchema: GenEnum<ReplicaFilesVersion_Kind> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_session, 16, 0);
+  enumDesc(file_cloudless_api_session, 17, 0);
 
 /**
  * One secret or config of a replica. The stream has one item for each of them.
@@ -1040,7 +1069,7 @@ export type GetReplicaFilesResponse = Message<"cloudless.api.GetReplicaFilesResp
  * Use `create(GetReplicaFilesResponseSchema)` to create a new message.
  */
 export const GetReplicaFilesResponseSchema: GenMessage<GetReplicaFilesResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 17);
+  messageDesc(file_cloudless_api_session, 18);
 
 /**
  * Every network proxy that is connected has applied the removal of these replicas. The coordinator
@@ -1062,7 +1091,7 @@ export type EndpointsGone = Message<"cloudless.api.EndpointsGone"> & {
  * Use `create(EndpointsGoneSchema)` to create a new message.
  */
 export const EndpointsGoneSchema: GenMessage<EndpointsGone> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 18);
+  messageDesc(file_cloudless_api_session, 19);
 
 /**
  * The coordinators that an agent may dial. An agent stores them beside the addresses that it was
@@ -1084,7 +1113,7 @@ export type KnownCoordinators = Message<"cloudless.api.KnownCoordinators"> & {
  * Use `create(KnownCoordinatorsSchema)` to create a new message.
  */
 export const KnownCoordinatorsSchema: GenMessage<KnownCoordinators> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 19);
+  messageDesc(file_cloudless_api_session, 20);
 
 /**
  * Where a coordinator is reached.
@@ -1126,7 +1155,7 @@ export type KnownCoordinator = Message<"cloudless.api.KnownCoordinator"> & {
  * Use `create(KnownCoordinatorSchema)` to create a new message.
  */
 export const KnownCoordinatorSchema: GenMessage<KnownCoordinator> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 20);
+  messageDesc(file_cloudless_api_session, 21);
 
 /**
  * Answer to Hello: settings of the session.
@@ -1214,7 +1243,7 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 21);
+  messageDesc(file_cloudless_api_session, 22);
 
 /**
  * The whole inventory of the agent is written. From here on its node counts as alive.
@@ -1229,7 +1258,7 @@ export type Admitted = Message<"cloudless.api.Admitted"> & {
  * Use `create(AdmittedSchema)` to create a new message.
  */
 export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 22);
+  messageDesc(file_cloudless_api_session, 23);
 
 /**
  * Asks the agent to call RenewNodeCertificate now, because the trust bundle or the issuing key of
@@ -1251,7 +1280,7 @@ export type RenewCertificate = Message<"cloudless.api.RenewCertificate"> & {
  * Use `create(RenewCertificateSchema)` to create a new message.
  */
 export const RenewCertificateSchema: GenMessage<RenewCertificate> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 23);
+  messageDesc(file_cloudless_api_session, 24);
 
 /**
  * An order for one replica, fenced by epoch and order revision. The coordinator repeats it until a
@@ -1325,7 +1354,7 @@ export type Order = Message<"cloudless.api.Order"> & {
  * Use `create(OrderSchema)` to create a new message.
  */
 export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 24);
+  messageDesc(file_cloudless_api_session, 25);
 
 /**
  * The replica to start.
@@ -1382,7 +1411,7 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
  * Use `create(StartOrderSchema)` to create a new message.
  */
 export const StartOrderSchema: GenMessage<StartOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 25);
+  messageDesc(file_cloudless_api_session, 26);
 
 /**
  * How to stop the replica.
@@ -1425,7 +1454,7 @@ export type StopOrder = Message<"cloudless.api.StopOrder"> & {
  * Use `create(StopOrderSchema)` to create a new message.
  */
 export const StopOrderSchema: GenMessage<StopOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 26);
+  messageDesc(file_cloudless_api_session, 27);
 
 /**
  * @generated from message cloudless.api.ForgetOrder
@@ -1438,7 +1467,7 @@ export type ForgetOrder = Message<"cloudless.api.ForgetOrder"> & {
  * Use `create(ForgetOrderSchema)` to create a new message.
  */
 export const ForgetOrderSchema: GenMessage<ForgetOrder> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 27);
+  messageDesc(file_cloudless_api_session, 28);
 
 /**
  * Asks the agent to call Tunnel with this id, which is valid for one call.
@@ -1553,7 +1582,7 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
  * Use `create(OpenTunnelSchema)` to create a new message.
  */
 export const OpenTunnelSchema: GenMessage<OpenTunnel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 28);
+  messageDesc(file_cloudless_api_session, 29);
 
 /**
  * Many logs in one tunnel.
@@ -1568,7 +1597,7 @@ export type LogChannel = Message<"cloudless.api.LogChannel"> & {
  * Use `create(LogChannelSchema)` to create a new message.
  */
 export const LogChannelSchema: GenMessage<LogChannel> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 29);
+  messageDesc(file_cloudless_api_session, 30);
 
 /**
  * A relayed connection to the network proxy of the node.
@@ -1589,7 +1618,7 @@ export type RelayStart = Message<"cloudless.api.RelayStart"> & {
  * Use `create(RelayStartSchema)` to create a new message.
  */
 export const RelayStartSchema: GenMessage<RelayStart> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 30);
+  messageDesc(file_cloudless_api_session, 31);
 
 /**
  * A message of a tunnel.
@@ -1733,7 +1762,7 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
  * Use `create(TunnelFrameSchema)` to create a new message.
  */
 export const TunnelFrameSchema: GenMessage<TunnelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 31);
+  messageDesc(file_cloudless_api_session, 32);
 
 /**
  * Frames of the logs of a LogChannel, in order.
@@ -1754,7 +1783,7 @@ export type LogChannelFrames = Message<"cloudless.api.LogChannelFrames"> & {
  * Use `create(LogChannelFramesSchema)` to create a new message.
  */
 export const LogChannelFramesSchema: GenMessage<LogChannelFrames> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 32);
+  messageDesc(file_cloudless_api_session, 33);
 
 /**
  * A frame of one log of a LogChannel.
@@ -1832,7 +1861,7 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
  * Use `create(LogChannelFrameSchema)` to create a new message.
  */
 export const LogChannelFrameSchema: GenMessage<LogChannelFrame> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 33);
+  messageDesc(file_cloudless_api_session, 34);
 
 /**
  * The end of a tunnel or of a log.
@@ -1847,7 +1876,7 @@ export type TunnelEnd = Message<"cloudless.api.TunnelEnd"> & {
  * Use `create(TunnelEndSchema)` to create a new message.
  */
 export const TunnelEndSchema: GenMessage<TunnelEnd> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 34);
+  messageDesc(file_cloudless_api_session, 35);
 
 /**
  * The failure of a tunnel or of a log.
@@ -1882,7 +1911,7 @@ export type TunnelError = Message<"cloudless.api.TunnelError"> & {
  * Use `create(TunnelErrorSchema)` to create a new message.
  */
 export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 35);
+  messageDesc(file_cloudless_api_session, 36);
 
 /**
  * The messages of a session in a single call, for tools and proxies that cannot stream. Content and
@@ -1918,7 +1947,7 @@ export type HeartbeatRequest = Message<"cloudless.api.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 36);
+  messageDesc(file_cloudless_api_session, 37);
 
 /**
  * @generated from message cloudless.api.HeartbeatResponse
@@ -1944,7 +1973,7 @@ export type HeartbeatResponse = Message<"cloudless.api.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 37);
+  messageDesc(file_cloudless_api_session, 38);
 
 /**
  * Renews the lease of a node while the main loop of its agent cannot.
@@ -1979,7 +2008,7 @@ export type RenewLeaseRequest = Message<"cloudless.api.RenewLeaseRequest"> & {
  * Use `create(RenewLeaseRequestSchema)` to create a new message.
  */
 export const RenewLeaseRequestSchema: GenMessage<RenewLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 38);
+  messageDesc(file_cloudless_api_session, 39);
 
 /**
  * @generated from message cloudless.api.RenewLeaseResponse
@@ -1992,5 +2021,5 @@ export type RenewLeaseResponse = Message<"cloudless.api.RenewLeaseResponse"> & {
  * Use `create(RenewLeaseResponseSchema)` to create a new message.
  */
 export const RenewLeaseResponseSchema: GenMessage<RenewLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_session, 39);
+  messageDesc(file_cloudless_api_session, 40);
 
