@@ -153,7 +153,7 @@ export function describeTlsServer(reason: ConnectError, { server }: ConnectionTa
 }
 
 /** Returns the name of a code as gRPC spells it: `NOT_FOUND` for `Code.NotFound`. */
-function toCodeName(code: Code): string {
+export function toCodeName(code: Code): string {
   return Code[code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 }
 

@@ -50,6 +50,8 @@ export class LogCursor {
 }
 
 /** Returns true for an entry without content, which only shows that the stream is alive. */
-export function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
-  return sequence === 0n && position === undefined && skipped === undefined;
+export function isBookmark({ sequence, position, skipped, unreadable }: LogEntry): boolean {
+  return (
+    sequence === 0n && position === undefined && skipped === undefined && unreadable === undefined
+  );
 }

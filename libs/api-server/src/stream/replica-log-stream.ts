@@ -5,10 +5,18 @@ import type { ApiServerDeps } from '../ports.js';
 import { LogCursor } from './log-cursor.js';
 import type { NodeLogReader } from './node-log-reader.js';
 import type { StreamClient } from './stream-quota.js';
-import type { StreamTarget } from './stream-target.js';
+import type { LogTarget } from './stream-target.js';
+import { createUnreadableEntry } from './unreadable-log.js';
 
 /** Delay before the agent of a followed replica is dialled again, milliseconds. */
 const REDIAL_MS = 250;
+
+/**
+ * How long the log of a followed replica cannot be read before the stream says so, milliseconds.
+ * After a restart of the coordinator or a change of the leader, agents connect again within this
+ * time.
+ */
+const OUTAGE_NOTICE_MS = 5_000;
 
 /** The client of a log stream. */
 export interface LogReader {
@@ -21,17 +29,18 @@ export interface LogReader {
 export class ReplicaLogStream {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'>,
-    private readonly logs: NodeLogReader,
+    private readonly logs: Pick<NodeLogReader, 'read'>,
   ) {}
 
   /**
    * Streams the lines of one replica or container. A followed log is resumed without repeated lines
-   * when the agent was disconnected, as long as the replica exists.
+   * when the agent was disconnected, as long as the replica exists; after 5 s without the agent, an
+   * entry with `unreadable` says so, once for each interruption.
    * @throws kind `precondition` when the replica has no node yet, `unavailable` when the node
    *   cannot be reached and the log is not followed, and other errors of the agent.
    */
   async *read(
-    target: Exclude<StreamTarget, { kind: 'workload' }>,
+    target: LogTarget,
     request: StreamLogsRequest,
     { signal, client }: LogReader,
   ): AsyncGenerator<LogEntry> {
@@ -39,6 +48,9 @@ export class ReplicaLogStream {
     const cursor = new LogCursor(request.after);
     const { id, nodeId } = target.replica;
     let hasReceived = false;
+    /** Time of the first failed attempt since the last entry. */
+    let failedAtMs: number | undefined;
+    let isReported = false;
     while (!signal.aborted) {
       try {
         if (nodeId === '')
@@ -46,6 +58,8 @@ export class ReplicaLogStream {
         const value = createAgentRequest(target, request, cursor, hasReceived);
         for await (const entry of this.logs.read(nodeId, value, signal, client)) {
           hasReceived = true;
+          failedAtMs = undefined;
+          isReported = false;
           yield* cursor.advance(entry);
         }
         return;
@@ -53,6 +67,11 @@ export class ReplicaLogStream {
         const isDeleted = state.view().replica(id) === undefined;
         if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || isDeleted)
           throw reason;
+        failedAtMs ??= clock.now();
+        if (!isReported && clock.now() - failedAtMs >= OUTAGE_NOTICE_MS) {
+          isReported = true;
+          yield createUnreadableEntry(target, reason, /* retried */ true);
+        }
       }
       await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
     }
@@ -64,7 +83,7 @@ export class ReplicaLogStream {
  * @param hasReceived - True after the first entry: `tail_lines` no longer applies.
  */
 function createAgentRequest(
-  target: Exclude<StreamTarget, { kind: 'workload' }>,
+  target: LogTarget,
   request: StreamLogsRequest,
   cursor: LogCursor,
   hasReceived: boolean,

@@ -24,6 +24,9 @@ export type StreamTarget =
       readonly name: string;
     };
 
+/** A replica or a container whose log is read. */
+export type LogTarget = Exclude<StreamTarget, { kind: 'workload' }>;
+
 /**
  * Finds the target of a request.
  * @throws kind `invalid` when the request names no target, two targets, or an ambiguous prefix;

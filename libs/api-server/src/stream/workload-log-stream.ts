@@ -14,13 +14,17 @@ import type { ApiServerDeps } from '../ports.js';
 import { ChangedKeys } from '../watch/wakeup.js';
 import { isBookmark } from './log-cursor.js';
 import type { LogReader, ReplicaLogStream } from './replica-log-stream.js';
-import type { StreamTarget } from './stream-target.js';
+import type { LogTarget } from './stream-target.js';
+import { createUnreadableEntry } from './unreadable-log.js';
 
 /** Bytes of all replicas together that wait for the reader of a followed workload. */
 const MAX_WAITING_BYTES = 256 * 1024;
 
-/** A replica or a container whose log is read. */
-export type LogTarget = Exclude<StreamTarget, { kind: 'workload' }>;
+/** A log that cannot be read, or no further. */
+interface LogFailure {
+  readonly target: LogTarget;
+  readonly reason: unknown;
+}
 
 /** Streams the logs of all replicas of a workload. */
 export class WorkloadLogStream {
@@ -31,8 +35,10 @@ export class WorkloadLogStream {
 
   /**
    * Streams the stored logs of all replicas of a workload. A single replica is streamed in the
-   * batches of its agent; several replicas are merged by time, one line at a time.
-   * @throws the error of the first replica whose log cannot be read.
+   * batches of its agent; several replicas are merged by time, one line at a time. An entry with
+   * `unreadable` at the end names each replica whose log cannot be read.
+   * @throws the error of the first of these replicas when no log can be read; kind `exhausted` when
+   *   the client or a node has too many open logs.
    */
   async *merge(
     uid: string,
@@ -47,8 +53,10 @@ export class WorkloadLogStream {
 
   /**
    * Streams the stored logs of several replicas or containers. The log of a single target is
-   * streamed in the batches of its agent; several logs are merged by time, one line at a time.
-   * @throws the error of the first log that cannot be read.
+   * streamed in the batches of its agent; several logs are merged by time, one line at a time. An
+   * entry with `unreadable` at the end names each log that cannot be read.
+   * @throws the error of the first of these logs when no log can be read; kind `exhausted` when the
+   *   client or a node has too many open logs.
    */
   async *mergeTargets(
     targets: readonly LogTarget[],
@@ -60,14 +68,15 @@ export class WorkloadLogStream {
       yield* this.replicaLogs.read(first, request, reader);
       return;
     }
+    const failures: LogFailure[] = [];
     const streams = targets.map((target) =>
-      splitLines(this.replicaLogs.read(target, request, reader)),
+      splitLines(this.readAvailable(target, request, reader, failures)),
     );
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
         const index = findEarliest(heads);
-        if (index < 0) return;
+        if (index < 0) break;
         const head = heads[index];
         const stream = streams[index];
         if (head === undefined || stream === undefined || head.done === true) return;
@@ -77,12 +86,36 @@ export class WorkloadLogStream {
     } finally {
       await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
     }
+    const [firstFailure] = failures;
+    if (firstFailure !== undefined && failures.length === targets.length) throw firstFailure.reason;
+    for (const { target, reason } of failures)
+      yield createUnreadableEntry(target, reason, /* retried */ false);
+  }
+
+  /**
+   * Streams a stored log up to its end or its failure.
+   * @param failures - Gets the failure.
+   */
+  private async *readAvailable(
+    target: LogTarget,
+    request: StreamLogsRequest,
+    reader: LogReader,
+    failures: LogFailure[],
+  ): AsyncGenerator<LogEntry> {
+    try {
+      yield* this.replicaLogs.read(target, request, reader);
+    } catch (reason) {
+      // The client can close other logs when a limit is reached.
+      if (reader.signal.aborted || errorKindOf(reason) === 'exhausted') throw reason;
+      failures.push({ target, reason });
+    }
   }
 
   /**
    * Follows the logs of all replicas of a workload, including replicas that are created later, in
-   * the order in which lines arrive. Yields an empty entry after 15 s of silence. Ends when the
-   * workload is deleted and its last lines were sent.
+   * the order in which lines arrive. Yields an empty entry after 15 s of silence, and an entry with
+   * `unreadable` for a log that cannot be read. Ends when the workload is deleted and its last lines
+   * were sent.
    * @throws kind `exhausted` when the client or a node has too many open logs. Other errors end
    *   only the log of their replica.
    */
@@ -110,6 +143,11 @@ export class WorkloadLogStream {
       for (const resume of pausedReaders) resume();
       pausedReaders.clear();
     };
+    const addEntry = (entry: LogEntry): void => {
+      lines.push(entry);
+      waitingBytes += computeLogCost(entry);
+      changedKeys.mark('lines');
+    };
     const readLog = async (replica: ReplicaRecord, isInitial: boolean): Promise<void> => {
       const replicaRequest = clone(StreamLogsRequestSchema, request);
       // All lines of a replica that is created later are new.
@@ -124,9 +162,7 @@ export class WorkloadLogStream {
           if (isBookmark(entry)) continue;
           while (waitingBytes >= MAX_WAITING_BYTES && !stopping.signal.aborted)
             await new Promise<void>((resolve) => pausedReaders.add(resolve));
-          lines.push(entry);
-          waitingBytes += computeLogCost(entry);
-          changedKeys.mark('lines');
+          addEntry(entry);
         }
       } catch (reason) {
         if (stopping.signal.aborted) return;
@@ -137,6 +173,8 @@ export class WorkloadLogStream {
         // The stream goes on without a replica whose log cannot be read. Only a reached limit ends
         // the stream, because the client can close other logs.
         if (errorKindOf(reason) === 'exhausted') failures.push(reason);
+        else if (state.view().replica(replica.id) !== undefined)
+          addEntry(createUnreadableEntry({ kind: 'replica', replica }, reason, false));
       } finally {
         openLogs -= 1;
         changedKeys.mark('replicas');

@@ -209,6 +209,46 @@ describe('cloudlessctl logs', () => {
   });
 
   it.each([
+    {
+      name: 'a node that is away',
+      unreadable: { code: Code.Unavailable, message: 'node "m2" is not connected' },
+      says: 'node "m2" is not connected (UNAVAILABLE). Repeat the command when the node answers; see cloudlessctl node describe m2',
+    },
+    {
+      name: 'a node that keeps no log',
+      unreadable: { code: Code.NotFound, message: 'replica "x-2" is not on node m2' },
+      says: 'replica "x-2" is not on node m2 (NOT_FOUND). Node m2 keeps no log of it, so there is nothing to do',
+    },
+    {
+      name: 'a followed log of a node that is away',
+      unreadable: {
+        code: Code.Unavailable,
+        message: 'node "m2" is not connected',
+        retried: true,
+      },
+      says: 'node "m2" is not connected (UNAVAILABLE). Its lines follow when the node answers; see cloudlessctl node describe m2',
+    },
+  ])('prints the other logs, and names the log of $name', async ({ unreadable, says }) => {
+    const entry = create(LogEntrySchema, {
+      replicaId: '00000000000000aa-2',
+      unreadable: { nodeId: 'm2', ...unreadable },
+    });
+    const coordinator = createCoordinator(anEntry(1, 1, 'a'), entry);
+    const stderr = `the log of web-2 cannot be read: ${says}\n`;
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'web-1 | a\n',
+      stderr,
+    });
+    const structured = await runCli(['logs', 'web', '-o', 'json'], { coordinator });
+    expect(structured).toMatchObject({ exitCode: 0, stderr });
+    expect(JSON.parse(structured.stdout.split('\n')[1]!)).toMatchObject({
+      replicaId: '00000000000000aa-2',
+      unreadable: { nodeId: 'm2', code: unreadable.code },
+    });
+  });
+
+  it.each([
     { event: 'the connection breaks', code: Code.Unavailable },
     { event: 'the coordinator ends the log because of slow reading', code: Code.ResourceExhausted },
   ])('resumes after the last line when $event, and repeats no line', async ({ code }) => {

@@ -19,6 +19,7 @@ import { findLogSources } from './log-sources.js';
 import { mergeByArrival, mergeByTime } from './merge-logs.js';
 import { ResumableLog } from './resumable-log.js';
 import type { LogRequest } from './resumable-log.js';
+import { describeUnreadable } from './unreadable-log.js';
 
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
@@ -79,11 +80,16 @@ async function showLogs(invocation: Invocation): Promise<void> {
       ? mergeByArrival(logs)
       : mergeByTime(logs)) {
       const printed = entries.filter(
-        ({ sequence, skipped }) => sequence > 0n || (session.isStructured && skipped !== undefined),
+        ({ sequence, skipped, unreadable }) =>
+          sequence > 0n ||
+          (session.isStructured && (skipped !== undefined || unreadable !== undefined)),
       );
-      for (const entry of entries)
+      for (const entry of entries) {
         if (entry.skipped !== undefined)
           await session.printNotice(describeSkipped(entry, entry.skipped));
+        if (entry.unreadable !== undefined)
+          await session.printNotice(describeUnreadable(entry, entry.unreadable, source.workload));
+      }
       if (!session.isStructured) await printer.print(printed, source.workload);
       else if (printed.length > 0)
         await session.printItems(printed.map((entry) => toMessageJson(LogEntrySchema, entry)));

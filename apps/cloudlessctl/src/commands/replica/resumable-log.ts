@@ -56,7 +56,8 @@ export class ResumableLog {
 
   /**
    * Records the position of an entry.
-   * @returns False for a line or a gap that was received before. Always true for a bookmark.
+   * @returns False for a line or a gap that was received before. Always true for an entry without a
+   *   position.
    */
   private recordPosition({
     replicaId,

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cloudless/api/logs.proto.
  */
 export const file_cloudless_api_logs: GenFile = /*@__PURE__*/
-  fileDesc("ChhjbG91ZGxlc3MvYXBpL2xvZ3MucHJvdG8SDWNsb3VkbGVzcy5hcGki0QMKEVN0cmVhbUxvZ3NSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/Eg4KBmZvbGxvdxgFIAEoCBIgCgp0YWlsX2xpbmVzGAYgASgFQge6SAQaAigASACIAQESKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEj0KB3N0cmVhbXMYCCADKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbUIPukgMkgEJEAIiBYIBAhABEh8KDmFmdGVyX3NlcXVlbmNlGAkgASgDQge6SAQiAigAEjQKBWFmdGVyGAogAygLMhouY2xvdWRsZXNzLmFwaS5Mb2dQb3NpdGlvbkIJukgGkgEDEIAgEiQKD21heF9iYXRjaF9ieXRlcxgLIAEoBUILukgIGgYYgIBAKAASEAoIcHJldmlvdXMYDCABKAhCDQoLX3RhaWxfbGluZXMiVQoLTG9nUG9zaXRpb24SKwoMY29udGFpbmVyX2lkGAEgASgJQhW6SBJyEDIOXlswLTlhLWZdezY0fSQSGQoIc2VxdWVuY2UYAiABKANCB7pIBCICKAAi5wIKCExvZ0VudHJ5EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKBnN0cmVhbRgFIAEoDjIbLmNsb3VkbGVzcy5hcGkuT3V0cHV0U3RyZWFtEgwKBGxpbmUYBiABKAkSCwoDcmF3GAcgASgMEg8KB3BhcnRpYWwYCCABKAgSFQoIcG9zaXRpb24YCSABKANIAIgBARISCgViYXRjaBgKIAEoDEgBiAEBEhoKDWxhc3Rfc2VxdWVuY2UYCyABKANIAogBARIsCgdza2lwcGVkGAwgASgLMhsuY2xvdWRsZXNzLmFwaS5Ta2lwcGVkTGluZXNCCwoJX3Bvc2l0aW9uQggKBl9iYXRjaEIQCg5fbGFzdF9zZXF1ZW5jZSI0CghMb2dCYXRjaBIoCgdlbnRyaWVzGAEgAygLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeSJbCgxTa2lwcGVkTGluZXMSFgoOZmlyc3Rfc2VxdWVuY2UYASABKAMSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoAxISCgVieXRlcxgDIAEoA0gAiAEBQggKBl9ieXRlcyKTAgoSRXhlY0NvbW1hbmRSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/EiQKB2NvbW1hbmQYBSADKAlCE7pIEJIBDQgBEIAIIgZyBCiAgAgSOQoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkINukgKqgEHIgMIkBwqABIYCgVzdGRpbhgHIAEoDEIJukgGegQYgIBAIq0BChNFeGVjQ29tbWFuZFJlc3BvbnNlEg4KBnN0ZG91dBgBIAEoCRIOCgZzdGRlcnIYAiABKAkSEQoJZXhpdF9jb2RlGAMgASgFEhQKDGNvbnRhaW5lcl9pZBgEIAEoCRISCgpyZXBsaWNhX2lkGAUgASgJEhEKCXRydW5jYXRlZBgGIAEoCBISCgpzdGRvdXRfcmF3GAcgASgMEhIKCnN0ZGVycl9yYXcYCCABKAwiTQoZR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBIwCgxjb250YWluZXJfaWQYASABKAlCGrpIF3IVEAEyEV5bMC05YS1mXXsxMiw2NH0kIhcKFUxpc3RDb250YWluZXJzUmVxdWVzdCJMChZMaXN0Q29udGFpbmVyc1Jlc3BvbnNlEjIKCmNvbnRhaW5lcnMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1cyL/AwoPQ29udGFpbmVyU3RhdHVzEhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRIQCgh3b3JrbG9hZBgEIAEoCRIPCgdub2RlX2lkGAUgASgJEjMKBXN0YXRlGAYgASgOMiQuY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXMuU3RhdGUSCwoDcGlkGAcgASgFEi4KCnN0YXJ0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYCiABKAVIAIgBARIOCgZyZWFzb24YCyABKAkSDwoHcnVudGltZRgMIAEoCRIKCgJpcBgNIAEoCRISCgpydW50aW1lX2lkGBQgASgJEhQKDGltYWdlX2RpZ2VzdBgVIAEoCRINCgVpbWFnZRgWIAEoCRIPCgdjb21tYW5kGBcgAygJEioKCWVuZHBvaW50cxgYIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQiIAoFU3RhdGUSCwoHUlVOTklORxAAEgoKBkVYSVRFRBABQgwKCl9leGl0X2NvZGUqJgoMT3V0cHV0U3RyZWFtEgoKBlNURE9VVBAAEgoKBlNUREVSUhABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChhjbG91ZGxlc3MvYXBpL2xvZ3MucHJvdG8SDWNsb3VkbGVzcy5hcGki0QMKEVN0cmVhbUxvZ3NSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/Eg4KBmZvbGxvdxgFIAEoCBIgCgp0YWlsX2xpbmVzGAYgASgFQge6SAQaAigASACIAQESKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEj0KB3N0cmVhbXMYCCADKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbUIPukgMkgEJEAIiBYIBAhABEh8KDmFmdGVyX3NlcXVlbmNlGAkgASgDQge6SAQiAigAEjQKBWFmdGVyGAogAygLMhouY2xvdWRsZXNzLmFwaS5Mb2dQb3NpdGlvbkIJukgGkgEDEIAgEiQKD21heF9iYXRjaF9ieXRlcxgLIAEoBUILukgIGgYYgIBAKAASEAoIcHJldmlvdXMYDCABKAhCDQoLX3RhaWxfbGluZXMiVQoLTG9nUG9zaXRpb24SKwoMY29udGFpbmVyX2lkGAEgASgJQhW6SBJyEDIOXlswLTlhLWZdezY0fSQSGQoIc2VxdWVuY2UYAiABKANCB7pIBCICKAAimQMKCExvZ0VudHJ5EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKBnN0cmVhbRgFIAEoDjIbLmNsb3VkbGVzcy5hcGkuT3V0cHV0U3RyZWFtEgwKBGxpbmUYBiABKAkSCwoDcmF3GAcgASgMEg8KB3BhcnRpYWwYCCABKAgSFQoIcG9zaXRpb24YCSABKANIAIgBARISCgViYXRjaBgKIAEoDEgBiAEBEhoKDWxhc3Rfc2VxdWVuY2UYCyABKANIAogBARIsCgdza2lwcGVkGAwgASgLMhsuY2xvdWRsZXNzLmFwaS5Ta2lwcGVkTGluZXMSMAoKdW5yZWFkYWJsZRgNIAEoCzIcLmNsb3VkbGVzcy5hcGkuVW5yZWFkYWJsZUxvZ0ILCglfcG9zaXRpb25CCAoGX2JhdGNoQhAKDl9sYXN0X3NlcXVlbmNlIjQKCExvZ0JhdGNoEigKB2VudHJpZXMYASADKAsyFy5jbG91ZGxlc3MuYXBpLkxvZ0VudHJ5IlsKDFNraXBwZWRMaW5lcxIWCg5maXJzdF9zZXF1ZW5jZRgBIAEoAxIVCg1sYXN0X3NlcXVlbmNlGAIgASgDEhIKBWJ5dGVzGAMgASgDSACIAQFCCAoGX2J5dGVzIlAKDVVucmVhZGFibGVMb2cSDwoHbm9kZV9pZBgBIAEoCRIMCgRjb2RlGAIgASgFEg8KB21lc3NhZ2UYAyABKAkSDwoHcmV0cmllZBgEIAEoCCKTAgoSRXhlY0NvbW1hbmRSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/EiQKB2NvbW1hbmQYBSADKAlCE7pIEJIBDQgBEIAIIgZyBCiAgAgSOQoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkINukgKqgEHIgMIkBwqABIYCgVzdGRpbhgHIAEoDEIJukgGegQYgIBAIq0BChNFeGVjQ29tbWFuZFJlc3BvbnNlEg4KBnN0ZG91dBgBIAEoCRIOCgZzdGRlcnIYAiABKAkSEQoJZXhpdF9jb2RlGAMgASgFEhQKDGNvbnRhaW5lcl9pZBgEIAEoCRISCgpyZXBsaWNhX2lkGAUgASgJEhEKCXRydW5jYXRlZBgGIAEoCBISCgpzdGRvdXRfcmF3GAcgASgMEhIKCnN0ZGVycl9yYXcYCCABKAwiTQoZR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBIwCgxjb250YWluZXJfaWQYASABKAlCGrpIF3IVEAEyEV5bMC05YS1mXXsxMiw2NH0kIhcKFUxpc3RDb250YWluZXJzUmVxdWVzdCJMChZMaXN0Q29udGFpbmVyc1Jlc3BvbnNlEjIKCmNvbnRhaW5lcnMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1cyL/AwoPQ29udGFpbmVyU3RhdHVzEhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRIQCgh3b3JrbG9hZBgEIAEoCRIPCgdub2RlX2lkGAUgASgJEjMKBXN0YXRlGAYgASgOMiQuY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXMuU3RhdGUSCwoDcGlkGAcgASgFEi4KCnN0YXJ0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYCiABKAVIAIgBARIOCgZyZWFzb24YCyABKAkSDwoHcnVudGltZRgMIAEoCRIKCgJpcBgNIAEoCRISCgpydW50aW1lX2lkGBQgASgJEhQKDGltYWdlX2RpZ2VzdBgVIAEoCRINCgVpbWFnZRgWIAEoCRIPCgdjb21tYW5kGBcgAygJEioKCWVuZHBvaW50cxgYIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQiIAoFU3RhdGUSCwoHUlVOTklORxAAEgoKBkVYSVRFRBABQgwKCl9leGl0X2NvZGUqJgoMT3V0cHV0U3RyZWFtEgoKBlNURE9VVBAAEgoKBlNUREVSUhABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Names the source by `container_id`, by `replica_id`, or by `namespace` and `name` of a workload.
@@ -47,7 +47,9 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
   namespace: string;
 
   /**
-   * Name of a workload: the merged logs of all its replicas.
+   * Name of a workload: the merged logs of all its replicas. Replicas on lost nodes are left out; a
+   * log that cannot be read gives an entry with `unreadable`. The call fails only when none of the
+   * logs can be read, and when a limit of open logs is reached.
    *
    * @generated from field: string name = 4;
    */
@@ -177,7 +179,7 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
 
   /**
    * Number of the line, from 1 in each container, over both output streams. 0: a bookmark, which is
-   * sent after 15 s without a line, or a gap (`skipped`).
+   * sent after 15 s without a line, a gap (`skipped`), or a log that cannot be read (`unreadable`).
    *
    * @generated from field: int64 sequence = 3;
    */
@@ -249,6 +251,13 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
    * @generated from field: cloudless.api.SkippedLines skipped = 12;
    */
   skipped?: SkippedLines | undefined;
+
+  /**
+   * Only with sequence 0: the log of this replica cannot be read, or no further.
+   *
+   * @generated from field: cloudless.api.UnreadableLog unreadable = 13;
+   */
+  unreadable?: UnreadableLog | undefined;
 };
 
 /**
@@ -316,6 +325,49 @@ export const SkippedLinesSchema: GenMessage<SkippedLines> = /*@__PURE__*/
   messageDesc(file_cloudless_api_logs, 4);
 
 /**
+ * A log that is missing in a stream, or of which the rest is missing.
+ *
+ * @generated from message cloudless.api.UnreadableLog
+ */
+export type UnreadableLog = Message<"cloudless.api.UnreadableLog"> & {
+  /**
+   * Id of the node that has the log.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * Status code of gRPC, as the call for this replica alone would end.
+   *
+   * @generated from field: int32 code = 2;
+   */
+  code: number;
+
+  /**
+   * Why the log cannot be read.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * The log is followed: the stream goes on with the log as soon as the log can be read. Default:
+   * false, the stream contains no further line of this log.
+   *
+   * @generated from field: bool retried = 4;
+   */
+  retried: boolean;
+};
+
+/**
+ * Describes the message cloudless.api.UnreadableLog.
+ * Use `create(UnreadableLogSchema)` to create a new message.
+ */
+export const UnreadableLogSchema: GenMessage<UnreadableLog> = /*@__PURE__*/
+  messageDesc(file_cloudless_api_logs, 5);
+
+/**
  * Names the container by `container_id`, by `replica_id`, or by `namespace` and `name` of a
  * workload.
  *
@@ -378,7 +430,7 @@ export type ExecCommandRequest = Message<"cloudless.api.ExecCommandRequest"> & {
  * Use `create(ExecCommandRequestSchema)` to create a new message.
  */
 export const ExecCommandRequestSchema: GenMessage<ExecCommandRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 5);
+  messageDesc(file_cloudless_api_logs, 6);
 
 /**
  * Result of a command. A command that fails is an exit code, not an error of the call.
@@ -449,7 +501,7 @@ export type ExecCommandResponse = Message<"cloudless.api.ExecCommandResponse"> &
  * Use `create(ExecCommandResponseSchema)` to create a new message.
  */
 export const ExecCommandResponseSchema: GenMessage<ExecCommandResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 6);
+  messageDesc(file_cloudless_api_logs, 7);
 
 /**
  * @generated from message cloudless.api.GetContainerStatusRequest
@@ -468,7 +520,7 @@ export type GetContainerStatusRequest = Message<"cloudless.api.GetContainerStatu
  * Use `create(GetContainerStatusRequestSchema)` to create a new message.
  */
 export const GetContainerStatusRequestSchema: GenMessage<GetContainerStatusRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 7);
+  messageDesc(file_cloudless_api_logs, 8);
 
 /**
  * @generated from message cloudless.api.ListContainersRequest
@@ -481,7 +533,7 @@ export type ListContainersRequest = Message<"cloudless.api.ListContainersRequest
  * Use `create(ListContainersRequestSchema)` to create a new message.
  */
 export const ListContainersRequestSchema: GenMessage<ListContainersRequest> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 8);
+  messageDesc(file_cloudless_api_logs, 9);
 
 /**
  * @generated from message cloudless.api.ListContainersResponse
@@ -500,7 +552,7 @@ export type ListContainersResponse = Message<"cloudless.api.ListContainersRespon
  * Use `create(ListContainersResponseSchema)` to create a new message.
  */
 export const ListContainersResponseSchema: GenMessage<ListContainersResponse> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 9);
+  messageDesc(file_cloudless_api_logs, 10);
 
 /**
  * State, ids and addresses of a container.
@@ -642,7 +694,7 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
  * Use `create(ContainerStatusSchema)` to create a new message.
  */
 export const ContainerStatusSchema: GenMessage<ContainerStatus> = /*@__PURE__*/
-  messageDesc(file_cloudless_api_logs, 10);
+  messageDesc(file_cloudless_api_logs, 11);
 
 /**
  * @generated from enum cloudless.api.ContainerStatus.State
@@ -667,7 +719,7 @@ export enum ContainerStatus_State {
  * Describes the enum cloudless.api.ContainerStatus.State.
  */
 export const ContainerStatus_StateSchema: GenEnum<ContainerStatus_State> = /*@__PURE__*/
-  enumDesc(file_cloudless_api_logs, 10, 0);
+  enumDesc(file_cloudless_api_logs, 11, 0);
 
 /**
  * An output stream of a container.
