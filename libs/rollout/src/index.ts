@@ -19,7 +19,7 @@ export type {
 } from './prediction/predict-rollout.js';
 export { advanceRollout } from './state/advance-rollout.js';
 export { getStepSize } from './state/canary-steps.js';
-export { GATE_INTERVAL_MS, GATE_TOLERANCE_MS } from './state/step-gate.js';
+export { GATE_INTERVAL_MS, GATE_TOLERANCE_MS, formatGate } from './state/step-gate.js';
 export { NO_ROLLOUT, formatDuration } from './state/rollout-state.js';
 export type {
   RolloutAdvance,

@@ -215,11 +215,28 @@ describe('DryRunPlanner.planChange', () => {
       step: { replicas: 1, promotion: Promotion.MANUAL },
       text: 'wait until promoted',
     },
+    {
+      name: 'a gate',
+      step: { replicas: 1, gate: 'restarts < 1' },
+      text: 'gate "restarts < 1" is assumed to pass',
+    },
+    {
+      name: 'a gate that has to be true for a time',
+      step: { replicas: 1, wait: { seconds: 60n }, gate: 'restarts < 1' },
+      text: 'wait 1m; gate "restarts < 1" is assumed to pass',
+    },
+    {
+      name: 'a promotion and a gate',
+      step: { replicas: 1, promotion: Promotion.MANUAL, gate: 'restarts < 1' },
+      text: 'wait until promoted; gate "restarts < 1" is assumed to pass',
+    },
   ])('predicts a canary step that waits for $name', async ({ step, text }) => {
     await openWith(['node-1', 'node-2']);
     const rollout = { minAvailable: 2, steps: [step] };
     await runWorkload({ replicas: 2, rollout });
-    expect(textsOf(plan({ replicas: 2, command: ['new'], rollout }))).toEqual([
+    const result = plan({ replicas: 2, command: ['new'], rollout });
+    expect(result.outcome).toMatchObject({ kind: OutcomeKind.COMPLETES, updated: 2 });
+    expect(textsOf(result)).toEqual([
       'create 1 of version 2 (2/3)',
       'stop 1 of version 1 (2/3)',
       `${text} (2/2)`,

@@ -11,6 +11,7 @@ import {
   type PredictedStep,
   type RolloutAdvance,
   type RolloutObserved,
+  type RolloutSettings,
   type RolloutState,
   type WaitReason,
 } from '@cloudless/rollout';
@@ -18,6 +19,7 @@ import { resolveSpecLimits, toRolloutInput } from '../rollout/rollout-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
 import { countStillWanted } from '../replica/finished.js';
+import { assumeGatesPass, describeStepWait, startGatedWait } from './assumed-gates.js';
 import { DryRunPlacement } from './dry-run-placement.js';
 import { findEndOfDecision } from './end-of-decision.js';
 import { findMoveWait } from './move-wait.js';
@@ -92,7 +94,7 @@ const MAX_ROUNDS = 200;
 /**
  * Predicts the changes of a workload until nothing more happens by itself. Uses the functions of
  * the controllers and assumes that nothing fails: new replicas become ready, stops are confirmed,
- * waits pass, and every promotion is granted.
+ * waits and gates pass, and every promotion is granted.
  */
 export function simulateRollout(
   cluster: DryRunCluster,
@@ -107,6 +109,7 @@ class WorkloadDryRun {
   private readonly steps: DryRunStep[] = [];
   private readonly placement: DryRunPlacement;
   private replicasById: ReadonlyMap<string, ReplicaRecord> = new Map();
+  private readonly settings: RolloutSettings;
   private state: RolloutState;
   private nowMs: number;
   private stuckReason: string | undefined;
@@ -119,8 +122,9 @@ class WorkloadDryRun {
     private readonly workload: WorkloadRecord,
   ) {
     this.placement = new DryRunPlacement(cluster, workload);
-    this.state = toRolloutState(cluster.copyControl(workload.uid));
+    this.settings = toRolloutSettings(workload.spec ?? create(WorkloadSpecSchema));
     this.nowMs = deps.clock.wallTime();
+    this.state = startGatedWait(toRolloutState(cluster.copyControl(workload.uid)), this.nowMs);
   }
 
   run(): DryRunResult {
@@ -169,7 +173,7 @@ class WorkloadDryRun {
       outcome: describeOutcome({
         observed: this.advance().observed,
         state: this.state,
-        settings: toRolloutSettings(this.workload.spec ?? create(WorkloadSpecSchema)),
+        settings: this.settings,
         unplaced: this.placement.unplaced.length,
         stuckReason: this.stuckReason,
         omitted: this.omitted,
@@ -269,9 +273,13 @@ class WorkloadDryRun {
         );
       return isSwitch;
     }
+    const canaryStep = this.settings.canarySteps[state.stepsDone];
     // A canary step that covers all replicas waits although the planner has nothing left to do.
     if (state.waitsForPromotion && !state.promoted) {
-      this.addStep('wait until promoted', observed);
+      this.addStep(
+        canaryStep?.wait === 'promotion' ? describeStepWait(canaryStep) : 'wait until promoted',
+        observed,
+      );
       this.state = { ...state, promoted: true };
       return true;
     }
@@ -299,17 +307,15 @@ class WorkloadDryRun {
     waitKind: WaitReason['kind'] | undefined,
     observed: RolloutObserved,
   ): boolean {
-    const { canarySteps, pauseMs } = toRolloutSettings(
-      this.workload.spec ?? create(WorkloadSpecSchema),
-    );
+    const { canarySteps, pauseMs } = this.settings;
     const canaryStep = canarySteps[state.stepsDone];
     if (
       state.stepReachedAtMs !== undefined &&
       canaryStep !== undefined &&
       canaryStep.wait !== 'promotion'
     ) {
-      const waitMs = canaryStep.wait.ms;
-      if (waitMs > 0) this.addStep(`wait ${formatDuration(waitMs)}`, observed);
+      const description = describeStepWait(canaryStep);
+      if (description !== '') this.addStep(description, observed);
       return true;
     }
     if (waitKind === 'kept')
@@ -340,7 +346,7 @@ class WorkloadDryRun {
         ? input
         : { ...input, minAvailable: resolveSpecLimits(spec, desired).minAvailable };
     return advanceRollout(this.state, {
-      settings: toRolloutSettings(spec),
+      settings: assumeGatesPass(this.settings),
       version,
       toCanonical: (number) => this.toCanonical(number),
       observed,

@@ -57,7 +57,7 @@ interface Prediction {
 
 /**
  * Predicts the effect of changes on a whole cluster, on a copy. Assumes what a dry run assumes: new
- * replicas become ready, stops are confirmed, waits pass, promotions are granted.
+ * replicas become ready, stops are confirmed, waits and gates pass, promotions are granted.
  * @param limits - Default: {@link SIMULATION_LIMITS}.
  * @returns The result. Yields whenever other work should run before the simulation continues.
  */
