@@ -1,5 +1,6 @@
 export { decideNextSteps } from './steps/next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './steps/next-steps.js';
+export { createExtraTest } from './steps/replica-tally.js';
 export { formatReplicaCount } from './steps/waiting.js';
 export { mayLeaveOutWaiting } from './steps/observed.js';
 export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './steps/observed.js';

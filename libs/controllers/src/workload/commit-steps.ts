@@ -74,7 +74,7 @@ export async function commitSteps(
     // Every slot that is left is in back-off.
     if (steps.created.length === 0) return { result: { kind: 'again' }, writes, isFinished: false };
     placement = steps.placement;
-    const creation = events.add(current, steps, created);
+    const creation = events.add(current, steps);
     placement?.addTo(current.transaction, steps.created, creation);
     created += steps.created.length;
   }

@@ -1,6 +1,6 @@
 import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import type { EventInit } from '@cloudless/cluster-state';
+import { toCanonicalVersion, type EventInit } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
 import {
   findChangeEvent,
@@ -9,6 +9,7 @@ import {
   findNewestEnded,
   selectNewest,
 } from '../common/causes.js';
+import { explainCreates, explainStops, type CreatedVersion } from './step-reasons.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 /** The replicas that a reconciliation pass created and ordered to stop. */
@@ -41,15 +42,10 @@ export class StepEvents {
   /**
    * Adds the events of one commit.
    * @param pass - The pass that made the decision, or its continuation with another transaction.
-   * @param createdBefore - Replicas that earlier commits of the same decision have created.
    * @returns The first event about the created replicas; undefined when none was created.
    */
-  add(
-    pass: WorkloadPass,
-    { created, stopped }: ReplicaSteps,
-    createdBefore = 0,
-  ): EventInit | undefined {
-    const creation = created.length > 0 ? this.addCreated(pass, created, createdBefore) : undefined;
+  add(pass: WorkloadPass, { created, stopped }: ReplicaSteps): EventInit | undefined {
+    const creation = created.length > 0 ? this.addCreated(pass, created) : undefined;
     if (stopped.length > 0) this.addStopped(pass, stopped);
     return creation;
   }
@@ -68,11 +64,7 @@ export class StepEvents {
     );
   }
 
-  private addCreated(
-    pass: WorkloadPass,
-    created: readonly ReplicaRecord[],
-    createdBefore: number,
-  ): EventInit | undefined {
+  private addCreated(pass: WorkloadPass, created: readonly ReplicaRecord[]): EventInit | undefined {
     const { view, workload } = pass;
     const facts = (this.facts ??= findCreateFacts(this.pass, this.observed));
     const change = findChangeEvent(view, workload.value);
@@ -81,11 +73,36 @@ export class StepEvents {
     );
     const findCause = ({ slot }: ReplicaRecord): Event | undefined =>
       selectNewest(change, eviction, findEndEvent(view, facts.newestEnded.get(slot)));
-    const why = explainCreates(this.observed, facts, createdBefore);
-    const events = [...groupByCause(created, findCause)].map(([cause, replicas]) =>
-      addEvent(pass, { reason: 'ReplicasCreated', verb: 'created', replicas, why, cause }),
-    );
-    return events[0];
+    let first: EventInit | undefined;
+    for (const [cause, replicas] of groupByCause(created, findCause)) {
+      const versions = this.countVersions(pass, replicas, facts.present);
+      const present = [...facts.present.values()].reduce((sum, count) => sum + count, 0);
+      const counts = { created: versions, present, staying: facts.leaving + present };
+      const why = explainCreates(this.observed, counts);
+      const event = { reason: 'ReplicasCreated', verb: 'created', replicas, why, cause };
+      const added = addEvent(pass, event);
+      first ??= added;
+      for (const { version, count } of versions) {
+        const canonical = toCanonicalVersion(view, workload.value.uid, version);
+        facts.present.set(canonical, (facts.present.get(canonical) ?? 0) + count);
+      }
+    }
+    return first;
+  }
+
+  /** @param present - Number of present replicas by canonical version. */
+  private countVersions(
+    { view, workload }: WorkloadPass,
+    created: readonly ReplicaRecord[],
+    present: ReadonlyMap<number, number>,
+  ): readonly CreatedVersion[] {
+    const counts = new Map<number, number>();
+    for (const { version } of created) counts.set(version, (counts.get(version) ?? 0) + 1);
+    return [...counts].map(([version, count]) => {
+      const canonical = toCanonicalVersion(view, workload.value.uid, version);
+      const isWanted = canonical === this.observed.version;
+      return { version, count, isWanted, present: present.get(canonical) ?? 0 };
+    });
   }
 }
 
@@ -95,23 +112,27 @@ interface CreateFacts {
   readonly evictedFrom: readonly string[];
   /** The newest failed, lost or preempted replica of each slot. */
   readonly newestEnded: ReadonlyMap<number, ReplicaRecord>;
-  /** Number of replicas that are not ordered to stop. */
-  readonly staying: number;
-  /** Number of these with the wanted version that may stay on their nodes. */
-  readonly ofVersion: number;
+  /**
+   * Number of replicas that may stay on their nodes, by canonical version, including those that the
+   * decision has created so far.
+   */
+  readonly present: Map<number, number>;
+  /** Number of replicas that have to leave their nodes and are not ordered to stop. */
+  readonly leaving: number;
 }
 
 function findCreateFacts(
   pass: WorkloadPass,
   { replicas, version, waiting = 0 }: RolloutObserved,
 ): CreateFacts {
-  let [staying, ofVersion] = [waiting, waiting];
+  const present = new Map([[version, waiting]]);
+  let leaving = 0;
   const evicted = new Set<string>();
   for (const replica of replicas) {
     if (replica.draining) evicted.add(replica.id);
     if (replica.desired !== 'running' || replica.lost) continue;
-    staying += 1;
-    if (replica.version === version && !replica.draining) ofVersion += 1;
+    if (replica.draining) leaving += 1;
+    else present.set(replica.version, (present.get(replica.version) ?? 0) + 1);
   }
   const values = pass.replicas.map(({ value }) => value);
   const evictedFrom = new Set<string>();
@@ -121,8 +142,8 @@ function findCreateFacts(
   return {
     evictedFrom: [...evictedFrom],
     newestEnded: findNewestEnded(values),
-    staying,
-    ofVersion,
+    present,
+    leaving,
   };
 }
 
@@ -134,7 +155,8 @@ function findCreateFacts(
  */
 export function addStopEvents(
   pass: WorkloadPass,
-  observed: Pick<RolloutObserved, 'want' | 'version' | 'minAvailable' | 'replicas'>,
+  observed: Pick<RolloutObserved, 'want' | 'version' | 'minAvailable' | 'replicas'> &
+    Partial<Pick<RolloutObserved, 'paused' | 'strategy'>>,
   stopped: readonly ReplicaRecord[],
   available: number,
 ): void {
@@ -145,7 +167,14 @@ export function addStopEvents(
   );
   const findCause = (replica: ReplicaRecord): Event | undefined =>
     (evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined) ?? change;
-  const why = explainStops(view, observed, stopped, available);
+  const { uid, version } = workload.value;
+  const isShown = toCanonicalVersion(view, uid, version) === observed.version;
+  const why = explainStops({
+    ...observed,
+    shownVersion: isShown ? version : observed.version,
+    isNodeDraining: stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true),
+    available,
+  });
   for (const [cause, replicas] of groupByCause(stopped, findCause))
     addEvent(pass, {
       reason: 'ReplicasStopping',
@@ -190,37 +219,6 @@ function addEvent(
   };
   pass.transaction.event(event);
   return event;
-}
-
-function explainCreates(
-  { want, version, maxSurge }: RolloutObserved,
-  { staying, ofVersion }: CreateFacts,
-  createdBefore: number,
-): string {
-  const current = ofVersion + createdBefore;
-  const surge = staying > ofVersion && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
-  return `version ${version}: ${want} wanted, ${current} present${surge}`;
-}
-
-function explainStops(
-  view: WorkloadPass['view'],
-  observed: Parameters<typeof addStopEvents>[1],
-  stopped: readonly ReplicaRecord[],
-  available: number,
-): string {
-  const { want, version, minAvailable, replicas: stopping } = observed;
-  const remaining = `${available} available ${available === 1 ? 'replica remains' : 'replicas remain'}`;
-  if (stopping.some(({ forced }) => forced === true)) {
-    return `the drain of the node is forced; ${remaining}, min_available ${minAvailable} is not enforced`;
-  }
-  const reason = stopping.some(({ draining }) => draining)
-    ? stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true)
-      ? 'the node is being drained'
-      : 'a taint of the node is not tolerated'
-    : stopping.some((replica) => replica.version !== version)
-      ? `replaced by version ${version}`
-      : `only ${want} ${want === 1 ? 'is' : 'are'} wanted`;
-  return `${reason}; ${remaining}, min_available is ${minAvailable}`;
 }
 
 /** Groups replicas by their cause, into at most {@link MAX_CAUSES} groups. */
