@@ -35,6 +35,8 @@ export interface Settings extends ConnectionTarget, OutputChoice {
   readonly namespace: string;
   /** True when `--server` was given. */
   readonly serverGiven: boolean;
+  /** True when `--context` was given. */
+  readonly contextGiven: boolean;
   /** True when `--namespace` was given. */
   readonly namespaceGiven: boolean;
   /** Present only when `--timeout` was given. */
@@ -94,6 +96,7 @@ export async function resolveSettings(
     configPath: path,
     namespace,
     serverGiven: options.server !== undefined,
+    contextGiven: options.context !== undefined,
     namespaceGiven: options.namespace !== undefined,
     ...choice,
     ...(options.timeout === undefined

@@ -28,7 +28,10 @@ export function addLoginCommand(tree: CommandTree, parent: Command): void {
       'log in with a token, and store an identity that renews itself',
       login,
     )
-    .option('--name <context-name>', 'name of the context (default: the host of the server)')
+    .option(
+      '--name <context-name>',
+      'name of the context, also as --context (default: the host of the server)',
+    )
     .option('--description <text>', 'name of this machine in lists (default: the host name)')
     .option('--keep-token', 'store the token instead of a client certificate');
 }
@@ -140,14 +143,15 @@ async function keepToken(
   return { access, user: principal };
 }
 
-/** Runs an action with a session that uses the given access. */
+/** Runs an action with a session that uses the context of the login and the given access. */
 function withSession<Result>(
   { io, settings, style }: LocalSession,
-  { server }: LoginTarget,
+  { server, name }: LoginTarget,
   access: ServerAccess,
   action: (session: CliSession) => Promise<Result>,
 ): Promise<Result> {
-  return runWithSession(new CliSession(io, { ...settings, server }, style, access), action);
+  const opened = new CliSession(io, { ...settings, server, context: name }, style, access);
+  return runWithSession(opened, action);
 }
 
 /**
@@ -214,11 +218,11 @@ async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
     );
   const configPath = getConfigPath(io.env);
   const known = await readContexts(io.files, configPath);
-  const given = getTextOption(invocation, 'name');
-  const name = given ?? findContextName(known, server) ?? toContextName(server);
+  const given = readContextName(invocation);
+  const name = given?.name ?? findContextName(known, server) ?? toContextName(server);
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name))
     throw createUsageFailure(
-      `--name: expected letters, digits, dots, hyphens and underscores, got ${JSON.stringify(name)}`,
+      `${given?.option ?? '--name'}: expected letters, digits, dots, hyphens and underscores, got ${JSON.stringify(name)}`,
     );
   const context = known.contexts.get(name);
   const present = context?.server;
@@ -227,6 +231,24 @@ async function readTarget(invocation: LocalInvocation): Promise<LoginTarget> {
       `the context ${name} has the server ${present}; choose another name with --name, or change the context first: cloudlessctl context set ${name} --server ${server}`,
     );
   return { server, name, configPath, userBefore: await readUser(session, configPath, context) };
+}
+
+/**
+ * Returns the name of the context that the command line gives, and the option.
+ * @throws {@link CliFailure} with exit code 2 when `--name` and `--context` differ.
+ */
+function readContextName(
+  invocation: LocalInvocation,
+): { readonly name: string; readonly option: '--name' | '--context' } | undefined {
+  const { contextGiven, context } = invocation.session.settings;
+  const name = getTextOption(invocation, 'name');
+  const fromContext = contextGiven ? context : undefined;
+  if (name !== undefined && fromContext !== undefined && name !== fromContext)
+    throw createUsageFailure(
+      `--name ${name} and --context ${fromContext} name two contexts; give one of the two`,
+    );
+  if (name !== undefined) return { name, option: '--name' };
+  return fromContext === undefined ? undefined : { name: fromContext, option: '--context' };
 }
 
 /** Returns the context of a server, the current context first; undefined when there is none. */

@@ -48,6 +48,7 @@ describe('cloudlessctl login', () => {
       exitCode: 0,
       stdout: [
         'Server:       https://cluster.example:8443',
+        'Context:      cluster.example',
         'Name:         user/ada',
         'Roles:        viewer of the cluster, operator in shop',
         'Credential:   client certificate 0m4c8e2fz6ty (laptop)',
@@ -162,6 +163,43 @@ describe('cloudlessctl login', () => {
     },
   );
 
+  it.each([
+    { option: '--name', current: 'prod' },
+    { option: '--context', current: 'prod' },
+    { option: '--context', current: undefined },
+  ])(
+    'stores the login in the new context of $option, current context $current, and names that context',
+    async ({ option, current }) => {
+      const {
+        exitCode,
+        stdout,
+        stderr,
+        files: after,
+      } = await runLogin(
+        [SERVER, ...WITH_FILE, option, 'ada'],
+        current === undefined ? {} : { files: LOGGED_IN },
+      );
+      expect({ exitCode, stdout, stderr }).toMatchObject({
+        exitCode: 0,
+        stdout: expect.stringContaining('\nContext:      ada\n'),
+        stderr: `logged in to ${SERVER}; the current context is ada in ${CONFIG}\n`,
+      });
+      expect(after[CONFIG]).toContain('current: ada');
+      expect(after[`${FOLDER}/identities/ada/identity.json`]).toContain('user/ada');
+      const prod = `${FOLDER}/identities/prod/identity.json`;
+      expect(after[prod]).toBe(current === undefined ? undefined : LOGGED_IN[prod]);
+    },
+  );
+
+  it('logs in again to the server of the context of --context', async () => {
+    const document = `${LOGGED_IN[CONFIG] ?? ''}  other: { server: https://other.example:8443 }\n`;
+    const words = [...WITH_FILE, '--context', 'other'];
+    const result = await runLogin(words, { files: { ...LOGGED_IN, [CONFIG]: document } });
+    expect(result.exitCode).toBe(0);
+    expect(result.stderr).toContain('logged in to https://other.example:8443');
+    expect(result.files[CONFIG]).toContain('current: other');
+  });
+
   it('logs in again to the server of the current context', async () => {
     const { exitCode, files: after } = await runLogin(WITH_FILE, { files: LOGGED_IN });
     expect(exitCode).toBe(0);
@@ -207,6 +245,16 @@ describe('cloudlessctl login', () => {
       words: [SERVER, '--token-file', 'tokens'],
       options: { files: { 'tokens/ada.token': USER_TOKEN } },
       message: '--token-file: tokens: is a directory; give the file with the token',
+    },
+    {
+      name: 'two names of the context',
+      words: [SERVER, ...WITH_FILE, '--name', 'ada', '--context', 'bob'],
+      message: '--name ada and --context bob name two contexts; give one of the two',
+    },
+    {
+      name: 'a name with a slash in --context',
+      words: [SERVER, ...WITH_FILE, '--context', 'a/b'],
+      message: '--context: expected letters, digits, dots, hyphens and underscores, got "a/b"',
     },
     {
       name: 'a context with another server',
