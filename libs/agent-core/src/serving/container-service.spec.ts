@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { toContainerId } from '@cloudless/base';
+import { CloudlessError, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import {
   ExecCommandRequestSchema,
@@ -505,6 +505,20 @@ describe('TunnelServer', () => {
     expect(testBed.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
       case: 'error',
       value: { code: 5, message: 'container "ffffffffffff…" is not on node node-1' },
+    });
+  });
+
+  it('names the node when a limit of the node refuses a command', async () => {
+    const testBed = await createTestBed('web-1');
+    testBed.machine.setExecHandler(() => {
+      throw new CloudlessError('exhausted', 'the file system of /data is full');
+    });
+    const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
+    testBed.coordinator.openTunnel('t1', { case: 'exec', value });
+    await settle();
+    expect(testBed.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
+      case: 'error',
+      value: { code: 8, message: 'node node-1: the file system of /data is full' },
     });
   });
 

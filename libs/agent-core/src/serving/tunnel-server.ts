@@ -297,9 +297,13 @@ export class TunnelServer {
 
   /** Returns the error for the coordinator. Internal errors are logged and not disclosed. */
   private toError(reason: unknown): TunnelError {
-    if (errorKindOf(reason) === 'internal')
-      this.options.log.error('tunnel failed', errorFields(reason));
-    return toTunnelError(reason);
+    const { log, nodeId } = this.options;
+    if (errorKindOf(reason) === 'internal') log.error('tunnel failed', errorFields(reason));
+    const error = toTunnelError(reason);
+    // A limit is one of this node; callers that name a workload do not know the node.
+    if (errorKindOf(reason) === 'exhausted' && !error.message.includes(nodeId))
+      error.message = `node ${nodeId}: ${error.message}`;
+    return error;
   }
 }
 

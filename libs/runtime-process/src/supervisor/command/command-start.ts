@@ -1,4 +1,6 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { CloudlessError } from '@cloudless/base';
 import { EXEC_MARK } from '../../system/marked-processes.js';
 import { resolveExecutable } from '../process/launch-command.js';
 import { splitEnvironment, type LaunchContext } from '../process/launch-context.js';
@@ -35,7 +37,7 @@ export interface CommandStart {
  * container, so that no process of the command outlives the container, and its mounts.
  * @param execId - Id of the command, which marks its processes.
  * @param join - Undefined when there is nothing to join.
- * @throws kind `invalid` when there is no such executable.
+ * @throws kind `invalid` when there is no such executable, `exhausted` when the file system is full.
  */
 export function prepareCommand(
   command: readonly string[],
@@ -53,12 +55,28 @@ export function prepareCommand(
     ...{ command, context: markedContext, joinFile, leadsSession: false },
     changesDirectory: mountEntry !== undefined, // which begins in the root directory
   };
-  writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
-  const { secret } = splitEnvironment(markedContext);
   const deleteScript = (): void => rmSync(scriptFile, { force: true });
+  try {
+    writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
+  } catch (cause) {
+    deleteScript();
+    throw toWriteError(cause, path.dirname(scriptFile));
+  }
+  const { secret } = splitEnvironment(markedContext);
   const start = { env: secret, cleanUp: deleteScript };
   if (mountEntry === undefined)
     return { file: tools.shell, argv0: 'sh', args: [scriptFile], ...start };
   const [program, ...entryArgs] = mountEntry;
   return { file: program, argv0: program, args: [...entryArgs, tools.shell, scriptFile], ...start };
+}
+
+/** Returns the error of a command whose launch script could not be written to a directory. */
+function toWriteError(cause: unknown, directory: string): unknown {
+  const { code = '' } = cause as NodeJS.ErrnoException;
+  if (!['ENOSPC', 'EDQUOT'].includes(code)) return cause;
+  return new CloudlessError(
+    'exhausted',
+    `the command cannot start: the file system of ${directory} is full (no space left on device); free some space on the machine`,
+    { cause },
+  );
 }
