@@ -2,6 +2,7 @@ import { clone, create } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   PlanSchema,
+  ServiceCondition_Type,
   ServiceSchema,
   WorkloadPlan_Action,
   withBalancingDefaults,
@@ -120,6 +121,39 @@ const apply = (text: string, options: CliOptions, ...flags: string[]) =>
   runCli(['apply', '-f', 'a.yaml', ...flags], { ...options, files: { 'a.yaml': text } });
 
 describe('apply with services', () => {
+  it.each([
+    { name: 'a workload of the same file', text: `${SERVICE}---\n${WORKLOAD}`, notes: [] },
+    {
+      name: 'no workload',
+      text: SERVICE,
+      notes: ['note: namespace default has no workload web'],
+    },
+  ])('names a missing workload only when it is still missing, with $name', async (row) => {
+    const { calls, options } = aCluster();
+    const readService = (name: string): Service => {
+      const holds = calls.includes('execute workloads');
+      const reason = holds ? '' : 'NoWorkloadSelected';
+      const message = holds ? '' : 'namespace default has no workload web';
+      const condition = { type: ServiceCondition_Type.HAS_ENDPOINTS, holds, reason, message };
+      const { status } = create(ServiceSchema, { status: { conditions: [condition] } });
+      return Object.assign(aService(name), { status });
+    };
+    const { stdout, stderr } = await apply(row.text, {
+      ...options,
+      network: {
+        ...options.network,
+        createService: ({ name }) => readService(name),
+        getService: ({ name }) => {
+          if (!calls.includes('execute workloads'))
+            throw new ConnectError('service not found', Code.NotFound);
+          return readService(name);
+        },
+      },
+    });
+    expect(stderr).toBe('');
+    expect(stdout.split('\n').filter((line) => line.startsWith('note:'))).toEqual(row.notes);
+  });
+
   it.each([
     ['after', `${WORKLOAD}---\n${SERVICE}`],
     ['before', `${SERVICE}---\n${WORKLOAD}`],

@@ -3,7 +3,7 @@ import { LoadBalancerConfigSchema, ServiceSchema, type Service } from '@cloudles
 import type { CliSession } from '../../call/cli-session.js';
 import type { ManifestService } from '../../manifest/manifest-service.js';
 import { toLabelChanges, type ChangedKind, type PutChange } from '../objects/object-change.js';
-import { printServiceStatus } from './find-service.js';
+import { listServiceNotes, printServiceChange, printServiceNotes } from './find-service.js';
 
 /** How `apply` and `delete -f` change services. */
 export const SERVICE_CHANGES: ChangedKind<ManifestService, Service> = {
@@ -15,8 +15,29 @@ export const SERVICE_CHANGES: ChangedKind<ManifestService, Service> = {
       : updateService(session, change, change.current),
   delete: (session, name, requestId) =>
     session.network.deleteService({ ...name, requestId }, session.getCallOptions()),
-  printStatus: printServiceStatus,
+  // `printNotesOfServices` prints the notes, once the workloads of the manifests exist.
+  printStatus: printServiceChange,
 };
+
+/**
+ * Prints why services that were changed will not work as they are.
+ * @param hasNewWorkloads - True when workloads were changed after the services, which may have
+ *   ended the reason: the services are then read again.
+ */
+export async function printNotesOfServices(
+  session: CliSession,
+  services: readonly Service[],
+  hasNewWorkloads: boolean,
+): Promise<void> {
+  for (const service of services) {
+    if (listServiceNotes(service).length === 0) continue;
+    const { namespace, name } = service;
+    const present = hasNewWorkloads
+      ? await session.network.getService({ namespace, name }, session.getCallOptions())
+      : service;
+    await printServiceNotes(session, present);
+  }
+}
 
 function createService(
   session: CliSession,

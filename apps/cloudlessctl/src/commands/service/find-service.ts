@@ -58,12 +58,21 @@ export function listServiceEndpoints(
 }
 
 /**
- * Prints the status line of a change, with the name and the address of the service, and why the
- * service will not work as it is: no such workload, no such port, or no network proxy. Replicas that
- * are not ready yet are no such reason.
+ * Prints the status line of a change, with the name and the address of the service, and then the
+ * notes of {@link printServiceNotes}.
  * @param change - The change, for example `created`.
  */
 export async function printServiceStatus(
+  session: CliSession,
+  service: Service,
+  change: string,
+): Promise<void> {
+  await printServiceChange(session, service, change);
+  await printServiceNotes(session, service);
+}
+
+/** Prints the status line of a change, with the name and the address of the service. */
+export async function printServiceChange(
   session: CliSession,
   service: Service,
   change: string,
@@ -73,9 +82,22 @@ export async function printServiceStatus(
   await session.printStatus(
     `${formatServiceName(service)}: ${change}${address === '' ? '' : ` (${address})`}`,
   );
-  for (const { type, holds, reason, message } of service.status?.conditions ?? []) {
-    const isPassing =
-      type === ServiceCondition_Type.HAS_ENDPOINTS && reason !== 'NoWorkloadSelected';
-    if (!holds && !isPassing) await session.printStatus(`note: ${message}`);
-  }
+}
+
+/**
+ * Prints why a service will not work as it is: no such workload, no such port, or no network proxy.
+ * Replicas that are not ready yet are no such reason.
+ */
+export async function printServiceNotes(session: CliSession, service: Service): Promise<void> {
+  for (const note of listServiceNotes(service)) await session.printStatus(`note: ${note}`);
+}
+
+/** Returns the notes of {@link printServiceNotes}. */
+export function listServiceNotes({ status }: Service): readonly string[] {
+  return (status?.conditions ?? [])
+    .filter(
+      ({ type, holds, reason }) =>
+        !holds && (type !== ServiceCondition_Type.HAS_ENDPOINTS || reason === 'NoWorkloadSelected'),
+    )
+    .map(({ message }) => message);
 }

@@ -34,7 +34,7 @@ import { ROUTE_CHANGES } from '../route/apply-routes.js';
 import { formatRouteName } from '../route/find-route.js';
 import { ROUTE_KIND } from '../route/show-routes.js';
 import { waitForRollouts } from '../values/workload-uses.js';
-import { SERVICE_CHANGES } from '../service/apply-services.js';
+import { SERVICE_CHANGES, printNotesOfServices } from '../service/apply-services.js';
 import { formatServiceName } from '../service/find-service.js';
 import { SERVICE_KIND } from '../service/show-services.js';
 import { WORKLOAD_KIND, printWorkloads } from './list-workloads.js';
@@ -203,6 +203,8 @@ async function confirmAndExecute(
       throw reason;
     }
   }
+  const changed = services.filter((_, index) => puts[index]?.action !== 'NOTHING');
+  await printNotesOfServices(session, changed, workloads.length > 0);
   return { workloads, services, counts: formatCounts(changedServices, workloads.length) };
 }
 
