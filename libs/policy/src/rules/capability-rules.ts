@@ -28,8 +28,10 @@ export const capabilities: RuleDefinition<'CAPABILITIES'> = {
     const required = toNames(config.requiredDrop ?? []);
     const allowedText = describe('adding', config.allowedAdd);
     const deniedText = `adding none of ${(config.deniedAdd ?? []).join(', ')}`;
+    const refusesAll = denied.size > 0 || (allowed !== undefined && !allowed.has(ALL));
     return ({ spec: { security } }) => {
       const findings: Finding[] = [];
+      if (security?.privileged === true && refusesAll) findings.push(PRIVILEGED);
       for (const { name, field } of listAdded(security)) {
         if (denied.has(name) || (name === ALL && denied.size > 0) || denied.has(ALL))
           findings.push({ field, found: name, allowed: deniedText });
@@ -40,6 +42,13 @@ export const capabilities: RuleDefinition<'CAPABILITIES'> = {
       return findings;
     };
   },
+};
+
+/** A privileged container has all capabilities, whatever it adds and drops. */
+const PRIVILEGED: Finding = {
+  field: 'spec.security.privileged',
+  found: 'true, which adds all capabilities',
+  allowed: 'false',
 };
 
 function describe(verb: string, names: readonly string[] | undefined): string {
@@ -64,11 +73,9 @@ interface AddedCapability {
 
 const NOTHING: readonly AddedCapability[] = [];
 
-/** Returns the capabilities that a container adds; `ALL` for a privileged container. */
+/** Returns the capabilities that a container adds; none for a privileged container. */
 function listAdded(security: SecurityContext | undefined): readonly AddedCapability[] {
-  if (security === undefined) return NOTHING;
-  if (security.privileged) return [{ name: ALL, field: 'spec.security.privileged' }];
-  if (security.capabilitiesAdd.length === 0) return NOTHING;
+  if (security === undefined || security.privileged) return NOTHING;
   return security.capabilitiesAdd.map((text, index) => ({
     name: toName(text),
     field: `spec.security.capabilities_add[${index}]`,

@@ -134,7 +134,12 @@ const CASES: { readonly [Type in RuleType]: readonly Case<Type>[] } = {
       'a privileged container, which has all',
       { deniedAdd: ['SYS_ADMIN'] },
       { security: { privileged: true } },
-      ['spec.security.privileged', 'ALL', 'adding none of SYS_ADMIN'],
+      ['spec.security.privileged', 'true, which adds all capabilities', 'false'],
+    ],
+    [
+      'a privileged container where ALL is allowed',
+      { allowedAdd: ['ALL'] },
+      { security: { privileged: true } },
     ],
     [
       'ALL dropped where one must be',
