@@ -78,7 +78,7 @@ describe('keys of several coordinators on one store', () => {
     // The former key is in the memory of the other coordinator, which must not use it.
     const third = await lead(3);
     await expect(stale.require(third.view())).rejects.toThrow(
-      'is not the key that encrypts the secrets of the cluster',
+      'is not the key that encrypts the secrets of the cluster: the keys of the cluster were encrypted with key',
     );
     // As soon as the other coordinator has both keys, or only the new one, the secrets are back.
     const both = new SecretKeys({ current: next, previous: former });

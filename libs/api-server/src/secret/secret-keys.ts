@@ -219,8 +219,10 @@ function createWrongKeyError(
   { provider }: KeyEncryption,
   { provider: needed, keyEncryptionId, id }: MasterKeyRecord,
 ): CloudlessError {
+  // The key that authenticates tokens is no master key that users know.
+  const encrypted = id === MAC_KEY_ID ? 'the keys of the cluster were' : `master key ${id} was`;
   return new CloudlessError(
     'NO_SECRETS_KEY',
-    `the key-encryption key of this coordinator (${provider}) is not the key that encrypts the secrets of the cluster: master key ${id} needs key ${keyEncryptionId} (${needed}); start the coordinator with that key, or with --secrets-previous-key-file`,
+    `the key-encryption key of this coordinator (${provider}) is not the key that encrypts the secrets of the cluster: ${encrypted} encrypted with key ${keyEncryptionId} (${needed}); start the coordinator with that key, or with --secrets-previous-key-file`,
   );
 }
