@@ -224,7 +224,7 @@ describe('secret token create', () => {
 
   it('prints only the text on standard output, and what it is for on standard error', async () => {
     const requests: GenerateAccessTokenRequest[] = [];
-    const result = await runCli([...create, '--ttl', '30m', '--max-uses', '5'], {
+    const result = await runCli([...create, '--lifetime', '30m', '--max-uses', '5'], {
       secrets: record(requests) ?? {},
     });
     expect(result).toMatchObject({
@@ -255,6 +255,8 @@ describe('secret token create', () => {
 
   it.each([
     [['--ttl', '25h'], '--ttl: expected 1s to 24h, got 25h'],
+    [['--lifetime', '25h'], '--lifetime: expected 1s to 24h, got 25h'],
+    [['--lifetime', '1h', '--ttl', '1h'], '--lifetime and --ttl are the same'],
     [['--ttl', '10ms'], '--ttl: expected 1s to 24h, got 10ms'],
     [['--ttl', 'soon'], '--ttl: '],
     [['--max-uses', '0'], '--max-uses: expected 1 to 1000000, or unlimited, got "0"'],

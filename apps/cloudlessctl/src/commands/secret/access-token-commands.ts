@@ -9,7 +9,6 @@ import {
 import { toMessageJson } from '../../call/cli-session.js';
 import { ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import { parseDurationOption } from '../../config/settings.js';
 import { parseWholeNumber } from '../../flags/flag-values.js';
 import type { WorkloadName } from '../../names.js';
 import { formatObjectName } from '../../object-name.js';
@@ -22,6 +21,7 @@ import {
 import { formatStyledTime } from '../../output/style.js';
 import { changeEach } from '../change-each.js';
 import { addOutputOptions, printObjects, type ObjectKind } from '../general/list-objects.js';
+import { addLifetimeOption, readLifetime } from '../lifetime-option.js';
 import { getTextOption, hasFlag, refuseNames } from '../options.js';
 import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
 import { confirmLoss } from '../values/confirm-values.js';
@@ -51,19 +51,20 @@ const ACCESS_TOKEN_KIND: ObjectKind<AccessToken> = {
 /** Adds the subcommands of `secret token`. */
 export function addAccessTokenCommands(tree: CommandTree, parent: Command): void {
   addSecretOptions(
-    tree
-      .addCommand(
-        parent,
-        'create <secret>',
-        'create a token that reads the values of a secret; the text is shown once',
-        createToken,
-      )
-      .option('--audience <audience>', 'who may use the token, such as workload/default.web')
-      .option('--ttl <duration>', 'time until the token expires, at most 24h (default: 1h)')
-      .option(
-        '--max-uses <number>',
-        'number of times that the token may be used, or unlimited (default: 1)',
-      ),
+    addLifetimeOption(
+      tree
+        .addCommand(
+          parent,
+          'create <secret>',
+          'create a token that reads the values of a secret; the text is shown once',
+          createToken,
+        )
+        .option('--audience <audience>', 'who may use the token, such as workload/default.web'),
+      'time until the token expires, at most 24h (default: 1h)',
+    ).option(
+      '--max-uses <number>',
+      'number of times that the token may be used, or unlimited (default: 1)',
+    ),
   );
   addOutputOptions(
     tree
@@ -115,12 +116,12 @@ async function createToken(invocation: Invocation): Promise<void> {
 }
 
 function readTtl(invocation: Invocation): { readonly ttl?: Duration } {
-  const text = getTextOption(invocation, 'ttl');
-  if (text === undefined) return {};
-  const ttlMs = parseDurationOption('--ttl', text);
-  if (ttlMs < MIN_TTL_MS || ttlMs > MAX_TTL_MS)
-    throw createUsageFailure(`--ttl: expected 1s to 24h, got ${text}`);
-  return { ttl: durationFromMs(ttlMs) };
+  const lifetime = readLifetime(invocation);
+  if (lifetime === undefined) return {};
+  const { option, text, ms } = lifetime;
+  if (ms < MIN_TTL_MS || ms > MAX_TTL_MS)
+    throw createUsageFailure(`${option}: expected 1s to 24h, got ${text}`);
+  return { ttl: durationFromMs(ms) };
 }
 
 function readMaxUses(invocation: Invocation): { readonly maxUses?: number } {

@@ -51,6 +51,7 @@ describe('cloudlessctl token create', () => {
     { option: ['--uses', '0'], message: '--uses: must be at least 1' },
     { option: ['--label', '=x'], message: '--label: expected key=value, got "=x"' },
     { option: ['--lifetime', '0s'], message: '--lifetime: must be greater than zero' },
+    { option: ['--ttl', '0s'], message: '--ttl: must be greater than zero' },
   ])('refuses $option with exit code 2', async ({ option, message }) => {
     expect(await runRecorded(['token', 'create', ...option])).toMatchObject({
       exitCode: 2,

@@ -6,7 +6,6 @@ import type { CreateJoinTokenRequestSchema, JoinToken } from '@cloudless/api';
 import type { CommandTree, Invocation, LocalInvocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { parseDurationOption } from '../../config/settings.js';
 import { collectValue, parseWholeNumber } from '../../flags/flag-values.js';
 import { formatCount } from '../../output/human.js';
 import { formatStyledTime } from '../../output/style.js';
@@ -15,6 +14,7 @@ import { formatTokenTable } from '../../views/token-view.js';
 import { changeEach } from '../change-each.js';
 import { addOutputOptions, printObjects } from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
+import { addLifetimeOption, readLifetime } from '../lifetime-option.js';
 import { getListOption, getTextOption } from '../options.js';
 import { listAllPages } from '../page.js';
 import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
@@ -53,9 +53,8 @@ export function addTokenCommands(tree: CommandTree, parent: Command): void {
 
 /** Adds the options that describe a new join token. */
 export function addJoinTokenOptions(command: Command): Command {
-  return command
-    .option('--uses <number>', 'number of machines that may join (default: 1)')
-    .option('--lifetime <duration>', 'time until the token expires, for example 1h (default: 24h)')
+  command.option('--uses <number>', 'number of machines that may join (default: 1)');
+  return addLifetimeOption(command, 'time until the token expires, for example 1h (default: 24h)')
     .option('--node-pattern <pattern>', "names that the nodes may have, for example 'edge-*'")
     .option('--label <key=value>', 'label that the nodes get; may be repeated', collectValue)
     .option(
@@ -74,12 +73,10 @@ export function readJoinTokenRequest(
   invocation: LocalInvocation,
 ): MessageInitShape<typeof CreateJoinTokenRequestSchema> {
   const uses = getTextOption(invocation, 'uses');
-  const lifetime = getTextOption(invocation, 'lifetime');
+  const lifetime = readLifetime(invocation);
   return {
     ...(uses === undefined ? {} : { maxUses: parseUses(uses) }),
-    ...(lifetime === undefined
-      ? {}
-      : { lifetime: durationFromMs(parseDurationOption('--lifetime', lifetime)) }),
+    ...(lifetime === undefined ? {} : { lifetime: durationFromMs(lifetime.ms) }),
     nodeIdPattern: getTextOption(invocation, 'nodePattern') ?? '',
     labels: Object.fromEntries(getListOption(invocation, 'label').map(parseLabel)),
     cidrs: [...getListOption(invocation, 'cidr')],

@@ -3,12 +3,12 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { UserCredentialSchema } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import { parseDurationOption } from '../../config/settings.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { formatStyledTime } from '../../output/style.js';
 import { formatCredentialKind } from '../../views/user-view.js';
 import { changeEach } from '../change-each.js';
 import { addOutputOptions } from '../general/list-objects.js';
+import { addLifetimeOption, readLifetime } from '../lifetime-option.js';
 import { getTextOption, requireOperands } from '../options.js';
 import { addSecretOptions, createAndPrintSecret } from '../print-secret.js';
 import { listCredentials } from './list-users.js';
@@ -16,18 +16,15 @@ import { listCredentials } from './list-users.js';
 /** Adds the subcommands of `user token`. */
 export function addUserTokenCommands(tree: CommandTree, parent: Command): void {
   addSecretOptions(
-    tree
-      .addCommand(
+    addLifetimeOption(
+      tree.addCommand(
         parent,
         'create [user]',
         'create a token for a user (default: yourself); the text is shown once',
         createToken,
-      )
-      .option(
-        '--lifetime <duration>',
-        'time until the token expires, for example 30d (default: 90d)',
-      )
-      .option('--description <text>', 'what the token is for'),
+      ),
+      'time until the token expires, for example 30d (default: 90d)',
+    ).option('--description <text>', 'what the token is for'),
   );
   addOutputOptions(
     tree
@@ -51,11 +48,8 @@ export function addUserTokenCommands(tree: CommandTree, parent: Command): void {
 
 async function createToken(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
-  const lifetimeText = getTextOption(invocation, 'lifetime');
-  const lifetime =
-    lifetimeText === undefined
-      ? undefined
-      : durationFromMs(parseDurationOption('--lifetime', lifetimeText));
+  const given = readLifetime(invocation);
+  const lifetime = given === undefined ? undefined : durationFromMs(given.ms);
   const request = {
     user: operands[0] ?? '',
     description: getTextOption(invocation, 'description') ?? '',
