@@ -276,11 +276,11 @@ class SupervisedRuntime implements ProcessRuntime {
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
     await this.getConnection();
-    const { directory } = this.options;
+    const { directory, clock } = this.options;
     yield* withStartFailure(
       containerId,
       request,
-      streamExec(directory, this.settings, containerId, request, signal),
+      streamExec(directory, this.settings, containerId, request, signal, clock),
     );
   }
 

@@ -508,19 +508,25 @@ describe('TunnelServer', () => {
     });
   });
 
-  it('names the node when a limit of the node refuses a command', async () => {
-    const testBed = await createTestBed('web-1');
-    testBed.machine.setExecHandler(() => {
-      throw new CloudlessError('exhausted', 'the file system of /data is full');
-    });
-    const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
-    testBed.coordinator.openTunnel('t1', { case: 'exec', value });
-    await settle();
-    expect(testBed.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
-      case: 'error',
-      value: { code: 8, message: 'node node-1: the file system of /data is full' },
-    });
-  });
+  it.each([
+    { kind: 'exhausted', code: 8, text: 'the file system of /data is full' },
+    { kind: 'unavailable', code: 14, text: 'the supervisor does not answer' },
+  ] as const)(
+    'names the node when a command fails with kind $kind',
+    async ({ kind, code, text }) => {
+      const testBed = await createTestBed('web-1');
+      testBed.machine.setExecHandler(() => {
+        throw new CloudlessError(kind, text);
+      });
+      const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
+      testBed.coordinator.openTunnel('t1', { case: 'exec', value });
+      await settle();
+      expect(testBed.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
+        case: 'error',
+        value: { code, message: `node node-1: ${text}` },
+      });
+    },
+  );
 
   it('refuses the 41st tunnel, and accepts tunnels again after the others have ended', async () => {
     const testBed = await createTestBed('web-1');

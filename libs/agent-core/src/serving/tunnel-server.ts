@@ -300,8 +300,10 @@ export class TunnelServer {
     const { log, nodeId } = this.options;
     if (errorKindOf(reason) === 'internal') log.error('tunnel failed', errorFields(reason));
     const error = toTunnelError(reason);
-    // A limit is one of this node; callers that name a workload do not know the node.
-    if (errorKindOf(reason) === 'exhausted' && !error.message.includes(nodeId))
+    // A limit or a runtime that does not answer is one of this node; callers that name a workload do
+    // not know the node.
+    const isOfNode = ['exhausted', 'unavailable'].includes(errorKindOf(reason));
+    if (isOfNode && !error.message.includes(nodeId))
       error.message = `node ${nodeId}: ${error.message}`;
     return error;
   }

@@ -1,4 +1,10 @@
-import { definedFields, CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  type Clock,
+  type ContainerId,
+  type StopSignal,
+} from '@cloudless/base';
 import { CommandNotStartedError, type ExecEvent, type ExecRequest } from '@cloudless/runtime';
 import type { Frame } from '../wire/frames.js';
 import {
@@ -16,7 +22,7 @@ import { WindowedInputSender } from './windowed-input-sender.js';
  * Runs a command in a container over a connection of its own. The supervisor stops reading the
  * output while the caller reads slowly, and ends the command when the caller stops reading or dies.
  * @param directory - Directory of the supervisor.
- * @throws kind `unavailable` when the connection to the supervisor is lost, or the error that the
+ * @throws kind `unavailable` when the supervisor does not answer or the connection to it is lost, or the error that the
  *   supervisor returned. Ends without an error when `signal` is aborted.
  */
 export async function* streamExec(
@@ -25,9 +31,10 @@ export async function* streamExec(
   containerId: ContainerId,
   request: ExecRequest,
   signal: StopSignal,
+  clock: Pick<Clock, 'setTimer'>,
 ): AsyncGenerator<ExecEvent> {
   if (signal.aborted) return;
-  const { socket, parser, hello } = await openSupervisorSocket(directory, settings, false);
+  const { socket, parser, hello } = await openSupervisorSocket(directory, settings, false, clock);
   const capabilities = hello.capabilities ?? [];
   const isWindowed = capabilities.includes(EXEC_STREAMS);
   const input = new WindowedInputSender(socket, request, isWindowed);

@@ -3,9 +3,10 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { ManualClock } from '@cloudless/base/testing';
 import { layout } from '../supervisor/container/container-paths.js';
 import { encodeMessage, PROTOCOL, type SupervisorSettings } from '../wire/messages.js';
-import { openSupervisorSocket } from './supervisor-connection.js';
+import { ANSWER_TIMEOUT_MS, openSupervisorSocket } from './supervisor-connection.js';
 
 const settings = { address: '127.0.0.1' } as SupervisorSettings;
 let directory: string;
@@ -56,6 +57,25 @@ describe('openSupervisorSocket', () => {
   ])('fails when the other side $name', async ({ bytes, kind }) => {
     await listen(bytes);
     await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({ kind });
+  });
+
+  it('fails when the supervisor accepts the connection and never answers, as when it is stopped', async () => {
+    const clock = new ManualClock();
+    const greeted = new Promise<void>((resolve) => {
+      server = net.createServer((socket) => {
+        socket.on('error', () => undefined);
+        socket.once('data', () => resolve());
+      });
+    });
+    await new Promise<void>((resolve) => server?.listen(layout.socket(directory), resolve));
+    const opening = openSupervisorSocket(directory, settings, false, clock);
+    const outcome = expect(opening).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the supervisor of the processes does not answer: no reply within 10 s',
+    });
+    await greeted;
+    await clock.advance(ANSWER_TIMEOUT_MS);
+    await outcome;
   });
 
   it('fails when no supervisor listens', async () => {

@@ -1,6 +1,6 @@
 import net from 'node:net';
 import path from 'node:path';
-import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { CloudlessError, type Clock, type ContainerId } from '@cloudless/base';
 import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
 import { withSocketPath } from '@cloudless/app-kit/background';
 import { layout } from '../supervisor/container/container-paths.js';
@@ -38,6 +38,12 @@ export interface ConnectionListener {
   readonly onClose: () => void;
 }
 
+/**
+ * Longest wait for the hello of a supervisor, milliseconds. A supervisor answers within milliseconds;
+ * a stopped one accepts connections and never answers.
+ */
+export const ANSWER_TIMEOUT_MS = 10_000;
+
 /** A connected socket on which both sides have exchanged their hello messages. */
 export interface SupervisorSocket {
   readonly socket: net.Socket;
@@ -51,19 +57,29 @@ export interface SupervisorSocket {
  * Connects to the supervisor of a directory and exchanges hello messages. The caller closes the
  * socket.
  * @param events - True makes the supervisor send each start and exit of a container.
- * @throws kind `unavailable` when no supervisor listens, `precondition` when the supervisor speaks
+ * @param clock - Limits the wait for the hello of the supervisor to {@link ANSWER_TIMEOUT_MS}. Absent:
+ *   no limit.
+ * @throws kind `unavailable` when no supervisor listens or answers in time, `precondition` when the supervisor speaks
  *   another protocol version, `invalid` when the other side sends no frames.
  */
 export async function openSupervisorSocket(
   directory: string,
   settings: SupervisorSettings,
   events: boolean,
+  clock?: Pick<Clock, 'setTimer'>,
 ): Promise<SupervisorSocket> {
   const socket = await connectSocket(directory);
   const parser = new FrameParser();
+  let hasTimedOut = false;
+  const timer = clock?.setTimer(ANSWER_TIMEOUT_MS, () => {
+    hasTimedOut = true;
+    socket.destroy();
+  });
   try {
     const frames = await new Promise<readonly Frame[]>((resolve, reject) => {
-      socket.once('close', () => reject(createDisconnectedError()));
+      socket.once('close', () =>
+        reject(hasTimedOut ? createSilentError() : createDisconnectedError()),
+      );
       socket.on('error', () => undefined); // `close` follows
       socket.once('data', (chunk: Buffer) => {
         socket.pause();
@@ -89,6 +105,8 @@ export async function openSupervisorSocket(
   } catch (reason) {
     socket.destroy();
     throw reason;
+  } finally {
+    timer?.cancel();
   }
 }
 
@@ -206,6 +224,13 @@ export class SupervisorConnection {
 /** Creates the error for a supervisor that does not run or has closed the connection. */
 export function createDisconnectedError(): CloudlessError {
   return new CloudlessError('unavailable', 'no connection to the supervisor');
+}
+
+function createSilentError(): CloudlessError {
+  return new CloudlessError(
+    'unavailable',
+    `the supervisor of the processes does not answer: no reply within ${ANSWER_TIMEOUT_MS / 1_000} s`,
+  );
 }
 
 function connectSocket(directory: string): Promise<net.Socket> {
