@@ -36,7 +36,7 @@ export type {
   IncomingCall,
 } from './access/authenticator.js';
 export type { ApiCaller, CallCredential, Caller } from './access/caller.js';
-export type { CertificateFacts } from './access/certificate-authentication.js';
+export type { CertificateFacts, RenewedCertificate } from './access/certificate-authentication.js';
 export type {
   CertificateOrder,
   CertificateVerifier,

@@ -25,7 +25,7 @@ import type {
 } from '@cloudless/cluster-state';
 import type { Principal } from '@cloudless/identity';
 import type { Caller } from './access/caller.js';
-import type { CertificateFacts } from './access/certificate-authentication.js';
+import type { RenewedCertificate } from './access/certificate-authentication.js';
 import type { IdentityPort } from './access/identity-port.js';
 import type { SecretKeys } from './secret/secret-keys.js';
 import type { KnownLeader } from './roles/leader-directory.js';
@@ -293,7 +293,7 @@ export interface ApiServerDeps extends ReadDeps {
    * Makes a renewed certificate count for the connection of a caller; `replaceCredential` of
    * `Authenticator`. Default: nothing.
    */
-  readonly replaceCredential?: (caller: Caller, certificate: CertificateFacts) => void;
+  readonly replaceCredential?: (caller: Caller, certificate: RenewedCertificate) => void;
   /**
    * Returns the principal of a client certificate; `identifyCertificate` of `Authenticator`.
    * Default: users cannot call agents.

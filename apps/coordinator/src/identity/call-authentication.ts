@@ -1,3 +1,4 @@
+import type { HandlerContext } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
 import {
   Authenticator,
@@ -31,6 +32,8 @@ export interface CallAuthentication {
   >;
   readonly rpcOptions: Pick<RpcServerOptions, 'tls' | 'authorize'>;
   readonly opsOptions: Pick<OpsServerOptions, 'tls' | 'authorize'>;
+  /** Returns the certificates with which a call is forwarded, DER. Undefined: none. */
+  getChain(context: HandlerContext): readonly Uint8Array[] | undefined;
   /** Ends open calls soon after their clients have lost the right to them. */
   recheckOnChange(rpc: Pick<RpcServer, 'recheckCallers'>): void;
   close(): Promise<void>;
@@ -77,6 +80,10 @@ export function createCallAuthentication({
         const { listNodes } = CoordinatorService.method;
         authenticator.authorize({ ...request, method: listNodes, isServedHere: true });
       },
+    },
+    getChain: ({ values }) => {
+      const caller = values.get(callerKey);
+      return caller === undefined ? undefined : authenticator.getChain(caller);
     },
     recheckOnChange: (rpc) => {
       unsubscribe = authenticator.onChange(() => {

@@ -60,11 +60,10 @@ export class RoleSwitch {
       ...{ state, clock: this.clock, log: this.log, coordinatorId, leaders },
       ...access?.apiDeps,
       connect: connections.connect,
-      getClient: ({ values }) => {
+      getClient: (context) => {
         if (access === undefined) return undefined;
-        const connection = values.get(connectionKey);
-        const { remoteAddress = '', peer } = connection ?? {};
-        return { remoteAddress, chainDer: peer?.chainDer };
+        const { remoteAddress = '' } = context.values.get(connectionKey) ?? {};
+        return { remoteAddress, chainDer: access.getChain(context) };
       },
     });
     this.unsubscribe = state.onRoleChange((change) => {

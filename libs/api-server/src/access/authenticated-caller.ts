@@ -5,7 +5,7 @@ import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
 import type { AuthenticatorDeps } from './authenticator.js';
 import { createDeniedError } from './call-access.js';
 import type { ApiCaller, CallCredential } from './caller.js';
-import type { CertificateFacts } from './certificate-authentication.js';
+import type { RenewedCertificate } from './certificate-authentication.js';
 import { RefusedCallError } from './refusal.js';
 
 /** The principal and the credential of a call. Both may change while the call is open. */
@@ -19,7 +19,9 @@ export interface AuthenticateNow {
   /** @param isStart - True: for the start of the call; false: for a later check. */
   readonly authenticate: (isStart: boolean) => Authentication;
   /** Replaces the certificate of the connection by a renewed certificate. */
-  readonly replace: (facts: CertificateFacts) => void;
+  readonly replace: (renewed: RenewedCertificate) => void;
+  /** The certificates with which the call is forwarded, DER. Undefined: none. */
+  readonly chainDer?: readonly Uint8Array[] | undefined;
   /** Address of the client of a forwarded call, once its forwarder is known to be a coordinator. */
   readonly address?: string | undefined;
 }
@@ -45,6 +47,10 @@ export class AuthenticatedCaller implements ApiCaller {
     this.revision = deps.state.view().revision;
     this.checkedAtMs = deps.clock.now();
     this.current = authentication.authenticate(/* isStart */ true);
+  }
+
+  get chainDer(): readonly Uint8Array[] | undefined {
+    return this.authentication.chainDer;
   }
 
   get address(): string | undefined {
@@ -79,8 +85,8 @@ export class AuthenticatedCaller implements ApiCaller {
     this.requirements.push(requirement);
   }
 
-  replaceCertificate(facts: CertificateFacts): void {
-    this.authentication.replace(facts);
+  replaceCertificate(renewed: RenewedCertificate): void {
+    this.authentication.replace(renewed);
     this.revision = -1n;
   }
 

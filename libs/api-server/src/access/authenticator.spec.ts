@@ -341,6 +341,7 @@ describe('Authenticator with client certificates', () => {
       notBeforeMs: 0,
       notAfterMs,
       publicKeySha256: '',
+      pem: '',
     });
     await bed.clock.advance(2 * HOUR_MS);
     expect(authorize({}, node, session).credential).toMatchObject({ serial: 'ff' });

@@ -23,8 +23,8 @@ import {
   ConnectionCertificates,
   checkCertificate,
   checkHolder,
-  type CertificateFacts,
   type CertificateHolder,
+  type RenewedCertificate,
 } from './certificate-authentication.js';
 import { CredentialIndex } from './credential-index.js';
 import { ForwardedCertificates, createForgedForwardError } from './forwarded-client.js';
@@ -138,10 +138,19 @@ export class Authenticator {
 
   /**
    * Replaces the certificate of a caller's connection by a renewed certificate, so that open
-   * streams of the connection go on after the expiry of the presented certificate.
+   * streams of the connection go on after the expiry of the presented certificate, and calls of the
+   * connection are forwarded with the renewed certificate.
    */
-  replaceCredential(caller: Caller, certificate: CertificateFacts): void {
+  replaceCredential(caller: Caller, certificate: RenewedCertificate): void {
     if (caller instanceof AuthenticatedCaller) caller.replaceCertificate(certificate);
+  }
+
+  /**
+   * Returns the certificates with which a call of the caller is forwarded, DER: those that the
+   * client presented; of a user the renewed ones. Undefined: none.
+   */
+  getChain(caller: Caller): readonly Uint8Array[] | undefined {
+    return caller instanceof AuthenticatedCaller ? caller.chainDer : undefined;
   }
 
   /**
@@ -260,7 +269,10 @@ export class Authenticator {
         } else checkHolder(state.view(), holder, nowMs);
         return this.toAuthentication(holder, certificates.serial);
       },
-      replace: (facts) => certificates.replace(facts),
+      replace: (renewed) => certificates.replace(renewed),
+      get chainDer() {
+        return certificates.chainDer;
+      },
     };
   }
 

@@ -2,7 +2,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { CertificateRecord, CredentialRecord, NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, errorReasonOf, type ErrorReason } from '@cloudless/base';
 import { NODE_RENEWAL_GRACE_MS, type ClusterView } from '@cloudless/cluster-state';
-import type { PeerIdentity } from '@cloudless/identity/x509';
+import { decodeCertificates, type PeerIdentity } from '@cloudless/identity/x509';
 import type { CredentialIndex } from './credential-index.js';
 import type { CertificateVerifier } from './identity-port.js';
 import { isAtOrAfter } from './is-at-or-after.js';
@@ -13,6 +13,12 @@ export type CertificateFacts = Pick<
   PeerIdentity,
   'serial' | 'notBeforeMs' | 'notAfterMs' | 'publicKeySha256'
 >;
+
+/** A certificate that was issued over the connection whose certificate is to be replaced. */
+export type RenewedCertificate = CertificateFacts & {
+  /** The certificate and those above, PEM. */
+  readonly pem: string;
+};
 
 /** The certificate of a connection. */
 export interface ConnectionCertificate {
@@ -32,8 +38,18 @@ export class ConnectionCertificates {
   private presented: PeerIdentity | undefined;
   private failure: unknown;
   private replacement: CertificateFacts | undefined;
+  private renewedDer: readonly Uint8Array[] | undefined;
 
-  constructor(private readonly chainDer: readonly Uint8Array[]) {}
+  constructor(private readonly presentedDer: readonly Uint8Array[]) {}
+
+  /**
+   * The certificate with which calls of the connection are forwarded, and those above, DER. Of a
+   * user the renewed one. Of a node always the presented one, because a leader that receives the
+   * renewed certificate of a node takes that as proof that the node has it.
+   */
+  get chainDer(): readonly Uint8Array[] {
+    return this.renewedDer ?? this.presentedDer;
+  }
 
   /** Serial number of the renewed or presented certificate; undefined before {@link get}. */
   get serial(): string | undefined {
@@ -51,14 +67,16 @@ export class ConnectionCertificates {
   }
 
   /** Replaces the presented certificate by a renewed certificate. */
-  replace(facts: CertificateFacts): void {
-    this.replacement = facts;
+  replace(renewed: RenewedCertificate): void {
+    this.replacement = renewed;
+    if (this.presented?.id.kind === 'user')
+      this.renewedDer = decodeCertificates(renewed.pem, 'the renewed certificate');
   }
 
   private verify(verifier: CertificateVerifier, nowMs: number): void {
     this.presented = undefined;
     try {
-      this.presented = verifier.verify(this.chainDer, nowMs, {
+      this.presented = verifier.verify(this.presentedDer, nowMs, {
         kinds: ['node', 'user', 'controller', 'workload', 'service'],
         usage: 'client',
         expiredGraceMs: NODE_RENEWAL_GRACE_MS,

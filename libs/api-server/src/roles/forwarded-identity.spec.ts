@@ -1,6 +1,8 @@
+import type { DescService } from '@bufbuild/protobuf';
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
-import { CoordinatorService, fromConnectError } from '@cloudless/api';
+import { CoordinatorService, IdentityService, UserService, fromConnectError } from '@cloudless/api';
 import { ManualClock } from '@cloudless/base/testing';
+import { createKeyAndCsr } from '@cloudless/identity/x509';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { CONNECTION_HEADER } from '../testing/scripted-agent.js';
 import { FollowerBed, createFakeLeader } from '../testing/follower-bed.js';
@@ -9,6 +11,8 @@ import {
   createCertificateClient,
   createTokenClient,
 } from '../testing/test-identity.js';
+
+const HOUR_MS = 60 * 60 * 1_000;
 
 let identity: TestIdentity;
 let bed: ApiTestBed;
@@ -20,7 +24,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   bed = await ApiTestBed.open({ identity });
   await identity.putAuthority(bed);
-  const { chainDer } = await identity.authority.issue('controller', 'c2');
+  const { chainDer } = await identity.authority.issue('controller', 'c2', 24 * HOUR_MS);
   bed.connection('c2').peer = { chainDer };
   follower = await FollowerBed.open(bed);
   follower.setLeader(createFakeLeader(bed));
@@ -38,6 +42,7 @@ const codeOf = (call: Promise<unknown>): Promise<Code | undefined> =>
     () => undefined,
     (reason: unknown) => ConnectError.from(reason).code,
   );
+type Served = Parameters<typeof createTokenClient>[0];
 const operator = [{ role: 'operator', namespace: 'shop' }] as const;
 /** Headers by which a client pretends to be a coordinator that forwards a call of `client`. */
 const forge = (chainDer: readonly Uint8Array[]): Record<string, string> => ({
@@ -113,6 +118,39 @@ describe('a forwarded call', () => {
     const client = createCertificateClient(bed, CoordinatorService, 'c3', { chainDer });
     const headers = { 'cloudless-forwarded-for': '10.9.9.9' };
     expect(await codeOf(client.createWorkload(web, { headers }))).toBe(Code.InvalidArgument);
+  });
+});
+
+describe('a certificate that its client has renewed over an open connection', () => {
+  it.each(['leader', 'follower'] as const)(
+    'counts for the calls of this connection through a follower after a renewal at a %s',
+    async (place) => {
+      await identity.putUser(bed, 'ada', operator);
+      // Valid for one hour.
+      const presented = await identity.putUserCertificate(bed, 'ada');
+      const connect = <Service extends DescService>(service: Service, server: Served) =>
+        createCertificateClient(bed, service, 'laptop-of-ada', presented, server);
+      const { csr } = await createKeyAndCsr();
+      await connect(UserService, place === 'leader' ? bed : follower).issueUserCertificate({ csr });
+      expect((await connect(UserService, follower).whoAmI({})).principal).toBe('user/ada');
+      await bed.clock.advance(2 * HOUR_MS);
+      const client = connect(CoordinatorService, follower);
+      expect(await client.createWorkload(web)).toMatchObject({ name: 'web' });
+      expect(await client.listWorkloads({ namespace: 'shop' })).toMatchObject({
+        workloads: [{ name: 'web' }],
+      });
+    },
+  );
+
+  it('is not shown to the leader for a node, as only a handshake proves that a node has it', async () => {
+    const presented = await identity.putNode(bed, 'n1');
+    const connect = <Service extends DescService>(service: Service) =>
+      createCertificateClient(bed, service, 'of-n1', presented, follower);
+    const { csr } = await createKeyAndCsr();
+    const request = { nodeId: 'n1', instanceId: 'instance-of-n1-0123456789', csr };
+    await connect(IdentityService).renewNodeCertificate(request);
+    await connect(IdentityService).renewNodeCertificate(request);
+    expect(bed.callers.at(-1)?.credential).toMatchObject({ serial: presented.serial });
   });
 });
 

@@ -1,9 +1,17 @@
 import type { DescMethod, DescService } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext, ServiceImpl } from '@connectrpc/connect';
-import { CoordinatorService, beginLongWaitKey, type AgentMessage } from '@cloudless/api';
+import {
+  CoordinatorService,
+  UserService,
+  beginLongWaitKey,
+  type AgentMessage,
+  type IssueUserCertificateResponse,
+} from '@cloudless/api';
 import { CloudlessError, type Timer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
+import { readChain } from '@cloudless/identity/x509';
 import { CallAccess, type AccessDeps } from '../access/call-access.js';
+import type { ApiServerDeps } from '../ports.js';
 import { guardService } from '../routes/service-guard.js';
 import type { CallHandler, CallHandlers } from './call-handlers.js';
 import { EndableStreams } from './endable-streams.js';
@@ -23,7 +31,8 @@ export interface RolePart {
 }
 
 export type RoleRouterDeps = AccessDeps &
-  LeaderForwarderDeps & {
+  LeaderForwarderDeps &
+  Pick<ApiServerDeps, 'replaceCredential'> & {
     readonly state: ClusterState;
   };
 
@@ -163,7 +172,7 @@ export class RoleRouter {
       return method.methodKind === 'unary'
         ? this.forwarder
             .forwardUnary(method as never, request as object, context, takeOver, options)
-            .then((response) => this.showChange(response, context))
+            .then((response) => this.showChange(method, response, context))
         : this.forwarder.forwardStream(method as never, request, context, takeOver, options);
     };
   }
@@ -310,16 +319,35 @@ export class RoleRouter {
 
   /**
    * Returns a forwarded response once the view of this coordinator shows its change, so that a
-   * client that reads here next finds what it has written.
+   * client that reads here next finds what it has written. A certificate that the leader has renewed
+   * counts for the connection from then on: before, this coordinator would refuse it.
    */
-  private async showChange(response: unknown, context: HandlerContext): Promise<unknown> {
+  private async showChange(
+    method: DescMethod,
+    response: unknown,
+    context: HandlerContext,
+  ): Promise<unknown> {
     const revision = context.responseHeader.get(REVISION_HEADER);
-    if (revision === null) return response;
+    const show = async (): Promise<void> => {
+      if (revision !== null) await this.deps.state.waitForRevision(BigInt(revision));
+      if (method === ISSUE_USER_CERTIFICATE)
+        this.replaceCredential(response as IssueUserCertificateResponse, context);
+    };
     await Promise.race([
-      this.deps.state.waitForRevision(BigInt(revision)).catch(() => undefined),
+      show().catch(() => undefined),
       this.forwarder.sleep(MAX_SHOW_MS, context.signal),
     ]);
     return response;
+  }
+
+  private replaceCredential(
+    { certificateChain }: IssueUserCertificateResponse,
+    context: HandlerContext,
+  ): void {
+    const caller = this.access.getCaller(context);
+    // A caller with a bearer token has got a first certificate, for other connections.
+    if (caller.credential?.serial !== undefined)
+      this.deps.replaceCredential?.(caller, readChain(certificateChain));
   }
 }
 
@@ -334,6 +362,7 @@ const AGE_CHECK_MS = 500;
 const STALE_HOLD_MS = 1_000;
 /** Names the coordinators to clients, who need them most while one is cut off. */
 const SERVER_INFO = CoordinatorService.method.getServerInfo;
+const ISSUE_USER_CERTIFICATE = UserService.method.issueUserCertificate;
 const SESSION = CoordinatorService.method.session;
 /** Subject of the error of a call that an agent has to make at the leader. */
 const AGENT_STREAMS = 'the streams of agents are';

@@ -62,10 +62,15 @@ export class FollowerBed {
       holder: 'c2',
       leadership: 'follow',
     });
+    const authenticator =
+      identity === undefined || store === bed.store
+        ? bed.authenticator
+        : new Authenticator({ ...{ state, clock, identity }, log: silentLog });
     let opened: FollowerBed | undefined;
     const router = new RoleRouter({
       ...{ state, clock, log: silentLog, coordinatorId: 'c2' },
       ...(identity === undefined ? {} : { identity, getCaller: bed.getCaller }),
+      replaceCredential: (caller, renewed) => authenticator?.replaceCredential(caller, renewed),
       leaders: {
         leader: () => opened?.current?.known,
         onChange: (listener) => {
@@ -77,20 +82,17 @@ export class FollowerBed {
         if (opened?.current === undefined) throw new Error('no leader');
         return withConnection(opened.current.connect(), 'c2');
       },
-      getClient: ({ requestHeader }) => {
+      getClient: (context) => {
         if (identity === undefined) return undefined;
-        const name = requestHeader.get(CONNECTION_HEADER);
+        const name = context.requestHeader.get(CONNECTION_HEADER);
         const connection = name === null ? undefined : bed.connection(name);
+        const caller = bed.getCaller(context);
         return {
           remoteAddress: connection?.remoteAddress ?? '',
-          chainDer: connection?.peer?.chainDer,
+          chainDer: caller && authenticator?.getChain(caller),
         };
       },
     });
-    const authenticator =
-      identity === undefined || store === bed.store
-        ? bed.authenticator
-        : new Authenticator({ ...{ state, clock, identity }, log: silentLog });
     opened = new FollowerBed(bed, state, router, authenticator);
     router.serve(opened.createFollowerPart());
     return opened;
