@@ -79,7 +79,7 @@ function toPort(
   };
 }
 
-/** Converts `volumes` and `tmpfs`. Relative paths of the machine are reported. */
+/** Converts `volumes` and `tmpfs`. Paths of the machine and named volumes are reported. */
 export function convertVolumes(service: SourceMap): readonly Record<string, unknown>[] {
   const volumes = service
     .takeList('volumes')
@@ -160,6 +160,10 @@ function toVolume(
     ];
   }
   const name = toDnsLabel(source);
+  service.report(
+    path,
+    `${name} is another, empty volume on each node, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector`,
+  );
   return [withoutEmpty({ name, mountPath, readOnly, named: { name } })];
 }
 

@@ -88,6 +88,7 @@ function convertService(service: SourceMap, secretName: string): Record<string, 
   const deployed = convertDeploy(deploy);
   const limits = convertLimits(service);
   const replicas = service.takeInteger('scale');
+  const volumes = convertVolumes(service);
   const spec = withoutEmpty({
     image: service.takeText('image'),
     command: takeCommand(service, 'entrypoint'),
@@ -103,7 +104,7 @@ function convertService(service: SourceMap, secretName: string): Record<string, 
     livenessProbe: convertHealthCheck(service.takeMap('healthcheck')),
     annotations: takePairs(service, 'labels'),
     security: convertSecurity(service),
-    volumes: convertVolumes(service),
+    volumes,
     secrets: convertServiceSecrets(service, secretName),
     network: convertNetwork(service),
     imagePull: convertImagePull(service),
@@ -120,6 +121,9 @@ function convertService(service: SourceMap, secretName: string): Record<string, 
     service.note('image', 'is missing: set the image of the workload');
     spec['image'] = 'REPLACE-ME';
   }
+  // Two replicas must not write the same files: as Compose does, the old one stops first.
+  if (volumes.some(({ named }) => named !== undefined))
+    spec['rollout'] ??= { maxSurge: 0, maxUnavailable: 1 };
   const signal = service.takeText('stop_signal');
   if (signal !== undefined && !/^(SIG)?TERM$/.test(signal))
     service.note('stop_signal', 'has no equivalent: containers are stopped with SIGTERM');

@@ -112,10 +112,10 @@ describe('convertManifests of a Compose file', () => {
     ['healthcheck: {test: [NONE]}', {}],
     ['healthcheck: {disable: true, test: curl x}', {}],
     [
-      'volumes: ["data:/data:ro", {type: tmpfs, target: /t, tmpfs: {size: 1m}}], tmpfs: /run',
+      'volumes: [/cache, {type: tmpfs, target: /t, tmpfs: {size: 1m}}], tmpfs: /run',
       {
         volumes: [
-          { name: 'data', mountPath: '/data', readOnly: true, named: { name: 'data' } },
+          { name: 'volume-1', mountPath: '/cache', emptyDir: {} },
           {
             name: 'volume-2',
             mountPath: '/t',
@@ -182,6 +182,22 @@ describe('convertManifests of a Compose file', () => {
     ['deploy: {placement: {constraints: [node.role == manager]}}', 'node.role == manager has no'],
   ])('names what is left out of %s', (fields, note) => {
     expect(service(fields).notes.join('\n')).toContain(note);
+  });
+
+  it.each([
+    ['', { maxSurge: 0, maxUnavailable: 1 }],
+    [', deploy: {update_config: {parallelism: 2}}', { maxSurge: 0, maxUnavailable: 2 }],
+    [', deploy: {update_config: {order: start-first}}', { maxSurge: 1 }],
+  ])('stops a replica with a named volume before its successor starts%s', (fields, rollout) => {
+    const { spec, notes } = service(`volumes: ["data:/data:ro"]${fields}`);
+    expect(spec).toEqual({
+      image: 'nginx',
+      rollout,
+      volumes: [{ name: 'data', mountPath: '/data', readOnly: true, named: { name: 'data' } }],
+    });
+    expect(notes).toEqual([
+      'volumes[0]: data is another, empty volume on each node, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector',
+    ]);
   });
 
   it('replaces variables as Compose does', () => {
