@@ -6,7 +6,7 @@ import {
 import { aNode, aWorkload, runCli } from '../../testing/run-cli.js';
 
 const HINT =
-  'web1 runs 0 replicas; new replicas may go there. To move existing replicas now: cloudlessctl rollout restart shop\n';
+  'web1 runs 0 replicas; new replicas may go there. To move existing replicas now: cloudlessctl rebalance\n';
 
 interface Case {
   /** Nodes of the replicas of the workload. */
@@ -48,7 +48,7 @@ const uncordon = (
 };
 
 describe('node uncordon', () => {
-  it('names a workload that a restart would spread to the node', async () => {
+  it('names the command that moves replicas to the node', async () => {
     expect(await uncordon({ on: ['web2', 'web2', 'web3'] })).toMatchObject({
       exitCode: 0,
       stdout: 'node web1: uncordoned\n',
@@ -56,35 +56,12 @@ describe('node uncordon', () => {
     });
   });
 
-  it('names the workload with the largest difference', async () => {
-    const workload = (name: string, count: number) =>
-      aWorkload({
-        name,
-        spec: { mode: Mode.REPLICATED },
-        status: { replicas: Array.from({ length: count }, () => ({ nodeId: 'web2' })) },
-      });
-    const coordinator = {
-      uncordonNode: () => aNode(),
-      listWorkloads: () => ({ workloads: [workload('small', 2), workload('large', 5)] }),
-      explainWorkload: () => ({ nodes: [{ nodeId: 'web1', fits: true }] }),
-    };
-    expect((await runCli(['node', 'uncordon', 'web1'], { coordinator })).stderr).toContain(
-      'rollout restart large\n',
-    );
-  });
-
-  it('names the namespace of a workload in another one', async () => {
-    expect((await uncordon({ on: ['web2', 'web2'], namespace: 'team' })).stderr).toContain(
-      'rollout restart team/shop\n',
-    );
-  });
-
   it.each<Case & { readonly name: string }>([
     { name: 'the workload is spread evenly', on: ['web2', 'web3'] },
     { name: 'the workload does not fit on the node', on: ['web2', 'web2'], fits: false },
     { name: 'the workload is global', on: ['web2', 'web2'], spec: { mode: Mode.GLOBAL } },
     {
-      name: 'a restart stops all replicas first',
+      name: 'an update stops all replicas first',
       on: ['web2', 'web2'],
       spec: { rollout: { strategy: Strategy.RECREATE } },
     },

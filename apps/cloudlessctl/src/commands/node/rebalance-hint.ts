@@ -8,15 +8,15 @@ import type { CliSession } from '../../call/cli-session.js';
 
 /** Workloads that the hint looks at; enough to find one in most clusters, and a small response. */
 const MAX_LISTED = 50;
-/** Smallest difference that a restart can make smaller. */
+/** Smallest difference that a move can make smaller. */
 const MIN_SURPLUS = 2;
 /** Workloads whose placement is explained until one can use the node. */
 const MAX_EXPLAINED = 3;
 
 /**
  * Returns a hint for a node that accepts replicas again while other nodes run more of a workload:
- * nothing moves back by itself. Undefined when no workload would be spread better by a restart, and
- * when that cannot be found out.
+ * nothing moves back by itself. Undefined when no workload would be spread better, and when that
+ * cannot be found out.
  */
 export async function findRebalanceHint(
   session: CliSession,
@@ -37,9 +37,7 @@ export async function findRebalanceHint(
         { namespace, name },
         session.getCallOptions(),
       );
-      if (!nodes.some(({ nodeId, fits }) => nodeId === node.id && fits)) continue;
-      const operand = namespace === session.settings.namespace ? name : `${namespace}/${name}`;
-      return formatHint(node, operand);
+      if (nodes.some(({ nodeId, fits }) => nodeId === node.id && fits)) return formatHint(node);
     }
   } catch {
     // The node is uncordoned; a hint is not worth an error.
@@ -49,8 +47,8 @@ export async function findRebalanceHint(
 
 /**
  * Returns how many more replicas of a workload the fullest node runs than this node; 0 when a
- * restart is not advisable: it would stop all replicas first, or a rollout is in progress; and when
- * the list omits replicas, so that the numbers of the nodes are unknown.
+ * move is not advisable: it would stop all replicas first, or a rollout is in progress; and when the
+ * list omits replicas, so that the numbers of the nodes are unknown.
  */
 function countSurplus({ spec, status }: Workload, nodeId: string): number {
   const isEligible =
@@ -67,10 +65,10 @@ function countSurplus({ spec, status }: Workload, nodeId: string): number {
   return Math.max(0, ...counts.values()) - (counts.get(nodeId) ?? 0);
 }
 
-function formatHint({ id, status }: Node, operand: string): string {
+function formatHint({ id, status }: Node): string {
   const count = status?.replicaCount ?? 0;
   return (
     `${id} runs ${count} ${count === 1 ? 'replica' : 'replicas'}; new replicas may go there. ` +
-    `To move existing replicas now: cloudlessctl rollout restart ${operand}`
+    `To move existing replicas now: cloudlessctl rebalance`
   );
 }
