@@ -1,9 +1,11 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { type TaintSchema, Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
-import { createUsageFailure } from '../../call/failure.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { parsePairs } from '../../flags/spec-flags.js';
 import { describeExpectedEnum, findEnumName } from '../../flags/enum-words.js';
+import { formatTaints } from '../../views/node-view.js';
 import { changeNodes, getNodeIds } from './change-node.js';
 
 /** Sets labels of nodes with `key=value` and removes labels with `key-`. */
@@ -20,7 +22,7 @@ export async function labelNodes(invocation: Invocation): Promise<void> {
     plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setLabels, removeLabels } }),
     call: (request) =>
       session.client.updateNode({ ...request, setLabels, removeLabels }, session.getCallOptions()),
-    change: 'labelled',
+    change: Object.keys(setLabels).length > 0 ? 'labelled' : 'has these labels no longer',
   });
 }
 
@@ -37,10 +39,36 @@ export async function taintNodes(invocation: Invocation): Promise<void> {
   }
   await changeNodes(invocation, nodeIds, {
     plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setTaints, removeTaints } }),
-    call: (request) =>
-      session.client.updateNode({ ...request, setTaints, removeTaints }, session.getCallOptions()),
+    call: async (request) => {
+      await requireTaints(session, request.nodeId, removeTaints);
+      return session.client.updateNode(
+        { ...request, setTaints, removeTaints },
+        session.getCallOptions(),
+      );
+    },
     change: setTaints.length > 0 ? 'tainted' : 'has these taints no longer',
   });
+}
+
+/**
+ * Checks that a node has the taints that are to be removed, so that no typing error goes unnoticed.
+ * @param removals - `key` or `key:EFFECT`.
+ * @throws {@link CliFailure} with exit code 3 for the first taint that the node does not have.
+ */
+async function requireTaints(
+  session: CliSession,
+  nodeId: string,
+  removals: readonly string[],
+): Promise<void> {
+  if (removals.length === 0) return;
+  const { taints } = await session.client.getNode({ nodeId }, session.getCallOptions());
+  const known = new Set(
+    taints.flatMap(({ key, effect }) => [key, `${key}:${Taint_Effect[effect]}`]),
+  );
+  const missing = removals.find((removal) => !known.has(removal));
+  if (missing === undefined) return;
+  const has = taints.length === 0 ? 'it has no taints' : `its taints: ${formatTaints(taints)}`;
+  throw new CliFailure(ExitCode.notFound, `node ${nodeId} has no taint "${missing}"; ${has}`);
 }
 
 /**

@@ -69,10 +69,40 @@ describe('cloudlessctl node', () => {
     );
   });
 
+  it.each([
+    { words: ['nope-'], missing: 'nope' },
+    { words: ['gpu:NO_EXECUTE-'], missing: 'gpu:NO_EXECUTE' },
+    { words: ['gpu-', 'x=y:NO_SCHEDULE', 'nope-'], missing: 'nope' },
+  ])(
+    'refuses to remove a taint that the node does not have: $words',
+    async ({ words, missing }) => {
+      const taints = [{ key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE }];
+      const coordinator = { getNode: () => aNode({ taints }) };
+      expect(await runCli(['node', 'taint', 'web1', ...words], { coordinator })).toMatchObject({
+        exitCode: 3,
+        stdout: '',
+        stderr: `cloudlessctl: node web1 has no taint "${missing}"; its taints: gpu=yes:NoSchedule\n`,
+      });
+    },
+  );
+
+  it('names the change of labels', async () => {
+    const coordinator = { updateNode: () => aNode() };
+    expect((await runCli(['node', 'label', 'web1', 'disk-'], { coordinator })).stdout).toBe(
+      'node web1: has these labels no longer\n',
+    );
+  });
+
   it('sends the changes of label and taint, and the force flag of remove', async () => {
     const updates: UpdateNodeRequest[] = [];
     const forced: boolean[] = [];
+    const taints = [
+      { key: 'old', effect: Taint_Effect.NO_SCHEDULE },
+      { key: 'a', effect: Taint_Effect.NO_SCHEDULE },
+      { key: 'spot', value: 'ending', effect: Taint_Effect.NO_EXECUTE },
+    ];
     const coordinator = {
+      getNode: () => aNode({ taints }),
       updateNode: (request: UpdateNodeRequest) => {
         updates.push(request);
         return aNode();
