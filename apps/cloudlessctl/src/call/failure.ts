@@ -49,6 +49,6 @@ export interface ConnectionTarget {
   /** The context in use; absent when the configuration has none. */
   readonly context?: string;
   readonly configPath: string;
-  /** Namespace of names that are given without a namespace. */
+  /** Namespace of names that are given without a namespace. Empty: the whole cluster. */
   readonly namespace?: string;
 }

@@ -6,7 +6,9 @@ import {
   UserCredentialSchema,
   UserCredential_Kind as CredentialKind,
   UserSchema,
+  toConnectError,
 } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import { NOW_MS, USER_TOKEN as TEXT, runCli } from '../../testing/run-cli.js';
 import type { CliOptions } from '../../testing/run-cli.js';
 
@@ -47,6 +49,19 @@ async function runRecorded(
 }
 
 describe('cloudlessctl user grant', () => {
+  it('names the role of the whole cluster when a grant for the whole cluster is refused', async () => {
+    const users = {
+      grant: () => {
+        const metadata = { principal: 'user/eve', role: 'admin' };
+        throw toConnectError(new CloudlessError('denied', 'refused', { metadata }));
+      },
+    };
+    const words = ['user', 'grant', 'ada', 'admin', '--cluster'];
+    expect((await runCli(words, { users })).stderr).toContain(
+      'An administrator grants the role with: cloudlessctl user grant eve admin --cluster\n',
+    );
+  });
+
   it.each([
     { words: 'ada operator', namespace: 'default', text: 'operator in default' },
     { words: 'ada Operator -n shop', namespace: 'shop', text: 'operator in shop' },

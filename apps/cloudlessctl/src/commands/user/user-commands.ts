@@ -2,6 +2,7 @@ import { Option } from 'commander';
 import type { Command } from 'commander';
 import { Role, UserSchema } from '@cloudless/api';
 import type { User } from '@cloudless/api';
+import type { CliSession } from '../../call/cli-session.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { withValues } from '../../completion/value-kinds.js';
 import { createUsageFailure } from '../../call/failure.js';
@@ -91,17 +92,39 @@ const describeUser = (name: string): string => `user ${name}`;
 async function grantRole(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const grant = readGrant(invocation);
-  const user = await session.users.grant(grant, session.getCallOptions());
+  const user = await withScope(session, grant, () =>
+    session.users.grant(grant, session.getCallOptions()),
+  );
   await printChange(invocation, user, `is now ${formatGrant(asRoleGrant(grant))}`);
 }
 
 async function revokeRole(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const grant = readGrant(invocation);
-  const user = await session.users.revoke(grant, session.getCallOptions());
+  const user = await withScope(session, grant, () =>
+    session.users.revoke(grant, session.getCallOptions()),
+  );
   const rest =
     user.grants.length === 0 ? 'no roles are left' : `left: ${formatGrants(user.grants)}`;
   await printChange(invocation, user, `is no longer ${formatGrant(asRoleGrant(grant))}; ${rest}`);
+}
+
+/**
+ * Makes a call whose refusal names the role that is needed in the scope of a grant.
+ * @throws {@link CliFailure} for an error of the call.
+ */
+async function withScope<Result>(
+  { settings, nowMs }: CliSession,
+  { namespace }: Pick<GrantFields, 'namespace'>,
+  call: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await call();
+  } catch (reason) {
+    const { describeCallFailure, isCallError } = await import('../../call/call-failure.js');
+    if (!isCallError(reason)) throw reason;
+    throw describeCallFailure(reason, { ...settings, namespace }, nowMs);
+  }
 }
 
 interface GrantFields {
