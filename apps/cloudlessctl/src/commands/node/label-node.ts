@@ -60,7 +60,8 @@ async function requireTaints(
   nodeId: string,
   removals: readonly string[],
 ): Promise<void> {
-  if (removals.length === 0) return;
+  // A command that is repeated with its request id may find the taints removed.
+  if (removals.length === 0 || session.settings.requestId !== '') return;
   const { taints } = await session.client.getNode({ nodeId }, session.getCallOptions());
   const known = new Set(
     taints.flatMap(({ key, effect }) => [key, `${key}:${Taint_Effect[effect]}`]),
