@@ -1,6 +1,9 @@
 /** A parsed value, or the problem of the text as a message for the user. */
 export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
 
+/** Greatest number of replicas that the API accepts. */
+export const MAX_REPLICAS = 1_000_000;
+
 /** Nanoseconds of each unit of a duration. */
 const NANOS_PER: Readonly<Record<string, bigint>> = {
   ns: 1n,

@@ -86,9 +86,6 @@ export function createWholeNumberParser(
   return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '', greatest);
 }
 
-/** Greatest number of replicas that the API accepts. */
-export const MAX_REPLICAS = 1_000_000;
-
 /**
  * Parses a non-negative whole number of at most 9 digits.
  * @param subject - The flag or the meaning of the number, for the error message.

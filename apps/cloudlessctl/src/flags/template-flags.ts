@@ -2,7 +2,7 @@ import type { JsonValue } from '@bufbuild/protobuf';
 import { definedFields } from '@cloudless/base';
 import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
 import { createUsageFailure } from '../call/failure.js';
-import { parseCpu, parseQuantity } from '../quantity.js';
+import { MAX_REPLICAS, parseCpu, parseQuantity } from '../quantity.js';
 import {
   createDurationParser,
   isNone,
@@ -13,7 +13,6 @@ import {
   createPairParser,
   parseText,
   createUnitParser,
-  MAX_REPLICAS,
   createWholeNumberParser,
   createEnumParser,
 } from './flag-values.js';

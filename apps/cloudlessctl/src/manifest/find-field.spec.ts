@@ -1,5 +1,5 @@
 import { WorkloadSpecSchema } from '@cloudless/api';
-import { MAX_REPLICAS } from '../flags/flag-values.js';
+import { MAX_REPLICAS } from '../quantity.js';
 import { findField, listFields } from './find-field.js';
 import type { ManifestField } from './find-field.js';
 

@@ -236,7 +236,7 @@ spec:
     {
       spec: '{replicas: 3000000000}',
       problem:
-        'web.yaml:2:18: spec.replicas: expected a whole number from -2147483648 to 2147483647, got the number 3000000000',
+        'web.yaml:2:18: spec.replicas: expected a whole number from 0 to 1000000, got the number 3000000000',
     },
     {
       spec: '{env: {PORT: 8080}}',
@@ -380,6 +380,16 @@ spec:
       text: 'apiVersion: v1\nname: a\nspec: {}',
       problem:
         'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec belong at the top level',
+    },
+    {
+      text: 'apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {}',
+      problem:
+        'web.yaml:1:1: is a Kubernetes object; convert the file with: cloudlessctl convert -f FILE',
+    },
+    {
+      text: 'services: {web: {image: nginx}}\nvolumes: {}',
+      problem:
+        'web.yaml:1:1: is a Compose file; convert the file with: cloudlessctl convert -f FILE',
     },
     {
       text: 'nmae: a\nname: a\nspec: {}',

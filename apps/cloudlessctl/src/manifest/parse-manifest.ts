@@ -1,5 +1,5 @@
 import { fromJson } from '@bufbuild/protobuf';
-import { isMap, isSeq } from 'yaml';
+import { isMap, isScalar, isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
@@ -145,6 +145,12 @@ function readDocument(
   if (isEmptyScalar(node)) return undefined;
   const entries = reader.readEntries(document, node, node, prefix.slice(0, -1));
   if (entries === undefined) return undefined;
+  const foreign = findForeignFormat(entries);
+  if (foreign !== undefined) {
+    const advice = 'convert the file with: cloudlessctl convert -f FILE';
+    reader.report(node, prefix.slice(0, -1), `is a ${foreign}; ${advice}`);
+    return undefined;
+  }
   const kindEntry = entries.find(({ key }) => key === 'kind');
   const kind = kindEntry === undefined ? defaultKind : readKind(reader, kindEntry, `${prefix}kind`);
   let namespace: string | undefined = defaultNamespace;
@@ -190,6 +196,18 @@ function readDocument(
   );
   if (kind === undefined || id === undefined || json === undefined) return undefined;
   return { kind, value: { ...id, spec: fromJson(WorkloadSpecSchema, json) } };
+}
+
+/** Returns what a document of another system is; undefined for a document of a manifest. */
+function findForeignFormat(entries: readonly Entry[]): string | undefined {
+  const find = (key: string): Entry | undefined => entries.find((entry) => entry.key === key);
+  if (isMap(find('services')?.value) && find('spec') === undefined) return 'Compose file';
+  const kind = find('kind')?.value;
+  const isOurs =
+    find('metadata') === undefined && KINDS.some((known) => isScalar(kind) && kind.value === known);
+  return find('apiVersion') === undefined || kind === undefined || isOurs
+    ? undefined
+    : 'Kubernetes object';
 }
 
 /** Returns the kind of a document; reports a problem and returns undefined for any other text. */

@@ -3,7 +3,7 @@ import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
 import { TimestampSchema } from '@bufbuild/protobuf/wkt';
 import { isScalar, isSeq } from 'yaml';
 import type { Node } from 'yaml';
-import { parseCpu, parseDuration, parseQuantity } from '../quantity.js';
+import { MAX_REPLICAS, parseCpu, parseDuration, parseQuantity } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
 import { describeNode } from './yaml-reader.js';
 
@@ -109,8 +109,11 @@ function readInteger(field: DescField, type: ScalarType, node: Node | null): Par
   const parsed = parseInteger(field, type, node);
   if ('problem' in parsed) return parsed;
   const [smallest, greatest] = getRange(type);
-  if (parsed.value < smallest || parsed.value > greatest)
-    return { problem: describeExpected(`a whole number from ${smallest} to ${greatest}`, node) };
+  if (parsed.value < smallest || parsed.value > greatest) {
+    // The coordinator checks the range of a field; a number beyond that of its type never gets there.
+    const range = field.name === 'replicas' ? `0 to ${MAX_REPLICAS}` : `${smallest} to ${greatest}`;
+    return { problem: describeExpected(`a whole number from ${range}`, node) };
+  }
   return { value: isLong(type) ? parsed.value.toString() : Number(parsed.value) };
 }
 

@@ -1,7 +1,8 @@
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import type { WorkloadName } from '../../names.js';
-import { MAX_REPLICAS, parseWholeNumber } from '../../flags/flag-values.js';
+import { parseWholeNumber } from '../../flags/flag-values.js';
+import { MAX_REPLICAS } from '../../quantity.js';
 import { getTextOption, requireOperand, requireOperands } from '../options.js';
 import { readOverride } from '../plan/override-option.js';
 import { changeWorkloads } from './report-change.js';
