@@ -98,18 +98,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     meter,
     ...definedFields({ leaveGraceMs: options.leaveGraceMs, hungAfterMs: options.hungAfterMs }),
   });
-  // A lost node whose replicas have not been replaced yet gets a lease like the others. When the
-  // lease ends, the node is lost again and its replicas are replaced.
-  const isExpected = ({ id, lost }: NodeRecord): boolean =>
-    !lost || listReplicasHeldBy(state.view(), id).length > 0;
-  nodes.start(
-    [...state.view().nodes()]
-      .map(({ value }) => value)
-      .filter(isExpected)
-      .map(({ id, lost, lossConfirmed, departure }) =>
-        lost || lossConfirmed ? { id } : { id, departure },
-      ),
-  );
+  nodes.start(listExpectedNodes(state));
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const recordsBeingPlaced = new Set<ReplicaRecord>();
   const model = new ClusterModel({ state, nodes, cluster, recordsBeingPlaced });
@@ -193,4 +182,20 @@ export function startControllers(options: ControllersOptions): Controllers {
       readiness.close();
     },
   };
+}
+
+/**
+ * Lists the nodes whose agents a new leader expects. A lost node whose replicas have not been
+ * replaced yet gets a lease like the others: when the lease ends, the node is lost again and its
+ * replicas are replaced.
+ */
+function listExpectedNodes(state: ClusterState): Parameters<NodeDirectory['start']>[0] {
+  const isExpected = ({ id, lost }: NodeRecord): boolean =>
+    !lost || listReplicasHeldBy(state.view(), id).length > 0;
+  return [...state.view().nodes()]
+    .map(({ value }) => value)
+    .filter(isExpected)
+    .map(({ id, lost, lossConfirmed, departure }) =>
+      lost || lossConfirmed ? { id } : { id, departure },
+    );
 }
