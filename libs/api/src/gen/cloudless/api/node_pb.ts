@@ -390,9 +390,9 @@ export enum Condition_Type {
 
   /**
    * The network proxy of the node does not answer its agent, has no contact to a coordinator, or
-   * cannot do a part of its work, such as to listen at an address, or because the proxy of another
-   * cluster serves the virtual addresses of the machine. `reason` says what. Services or routes may
-   * not work from this node; replicas are placed on it as before.
+   * cannot do a part of its work: for example, it cannot listen at an address, or the proxy of
+   * another cluster serves the virtual addresses of the machine. `reason` says what.
+   * Services or routes may not work from this node; replicas are placed on the node as before.
    *
    * @generated from enum value: NETWORK_PROXY_DEGRADED = 7;
    */
