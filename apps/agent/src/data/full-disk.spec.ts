@@ -255,7 +255,7 @@ describe('DiskReserve', () => {
     expect(await listReserve(directory)).toHaveLength(8);
   });
 
-  it('is filled later and later while a quota prevents that, and again from then on', async () => {
+  it('is filled at growing intervals under a quota, and completely once the quota ends', async () => {
     const clock = new ManualClock();
     let attempts = 0;
     let hasQuota = true;

@@ -42,7 +42,7 @@ describe('NamespaceLock', () => {
     expect(readdirSync(directory)).toEqual(['net-1.lock.2']);
   });
 
-  it('tells a process that waits for it the cluster of the holder, also a cluster joined later', async () => {
+  it('shows waiting processes the cluster of the holder, also after a later join', async () => {
     const [first, second] = [createLock('node-1'), createLock('node-2')];
     await first.acquire(never);
     const taken = second.acquire(never);

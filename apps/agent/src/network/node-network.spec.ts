@@ -182,7 +182,7 @@ describe('the address of a node for the proxies of other nodes', () => {
   });
 });
 
-it('an agent that joins a cluster tells the network proxy, which is not replaced for that', async () => {
+it('an agent that joins a cluster reloads the network proxy and does not replace it', async () => {
   const requests: ControlRequest['type'][] = [];
   await listen(async ({ type }) => {
     requests.push(type);

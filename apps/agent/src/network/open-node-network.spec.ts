@@ -9,7 +9,7 @@ describe('coordinators of the network proxy', () => {
     expect(listCoordinators(['http://a:1'])).toEqual(['http://a:1']);
   });
 
-  it('change, as the cluster does, with each identity that the agent stores, whether or not the disk is full', async () => {
+  it('change with each identity that the agent stores, also when the disk is full', async () => {
     const seen: unknown[] = [];
     const store = {
       saveIdentity: async (_identity: AgentIdentity): Promise<void> => {

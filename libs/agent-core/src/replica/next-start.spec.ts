@@ -65,7 +65,7 @@ describe('the next start in reports', () => {
     expect(nextStartInMs()).toBe(400);
   });
 
-  it('is absent while the agent only calls a runtime again that did not answer', async () => {
+  it('is absent while the agent repeats a call to a runtime that did not answer', async () => {
     testBed.machine.failNextStart(new CloudlessError('unavailable', 'no answer'));
     await run();
     expect(testBed.summarizeReport()?.reason).toBe('no answer, trying again in 500 ms');

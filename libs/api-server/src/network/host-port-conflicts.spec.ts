@@ -62,7 +62,7 @@ describe('host ports of workloads and node ports of services', () => {
   it('a service cannot have a host port as its node port', async () => {
     await bed.client.createWorkload({ name: 'proxy', spec: withHostPort(NODE_PORT) });
     await expect(createWeb()).rejects.toThrow(
-      `spec.ports[0].node_port: ${NODE_PORT} is a host port of workload default/proxy; choose another, or leave it out`,
+      `spec.ports[0].node_port: ${NODE_PORT} is a host port of workload default/proxy; choose another port, or leave the field out`,
     );
   });
 

@@ -117,7 +117,7 @@ export function putNodePorts(
       if (holder !== undefined)
         throw new CloudlessError(
           'precondition',
-          `${field}: ${wanted} is a host port of workload ${holder}; choose another, or leave it out`,
+          `${field}: ${wanted} is a host port of workload ${holder}; choose another port, or leave the field out`,
         );
       const result = allocateNodePort(
         {
@@ -132,7 +132,7 @@ export function putNodePorts(
       if (result.kind === 'exhausted')
         throw new CloudlessError('exhausted', `${result.message} for ${Protocol[protocol]}`);
       if (result.kind === 'refused') {
-        const message = `${field}: ${result.message}; choose another, or leave it out`;
+        const message = `${field}: ${result.message}; choose another port, or leave the field out`;
         throw new CloudlessError('precondition', message);
       }
       port.nodePort = result.port;

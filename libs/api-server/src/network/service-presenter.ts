@@ -203,7 +203,7 @@ function findAddressProblem(
   if (missing.length === 0) return undefined;
   return {
     reason: 'NoNodeHasAddress',
-    message: `no node has the external address ${formatNames(missing)} at an interface; add it to an interface of a node, or remove it from spec.external_ips`,
+    message: `no interface of a node has the external address ${formatNames(missing)}; add the address to an interface of a node, or remove the address from spec.external_ips`,
   };
 }
 

@@ -152,7 +152,9 @@ describe('status of a service', () => {
     await client.createService({ name: 'web', spec });
     expect(await conditionOf(ConditionType.EXTERNAL_IPS_SERVED)).toMatchObject({
       ...{ holds: false, reason: 'NoNodeHasAddress' },
-      message: expect.stringContaining('no node has the external address 203.0.114.8 at an'),
+      message: expect.stringContaining(
+        'no interface of a node has the external address 203.0.114.8;',
+      ),
     });
     await bed.putNode('n3', withAddresses('203.0.114.8'));
     expect(await conditionOf(ConditionType.EXTERNAL_IPS_SERVED)).toBeUndefined();

@@ -6,7 +6,7 @@ describe('startGatedWait', () => {
   const reached: RolloutState = { ...NO_ROLLOUT, phase: 'inProgress', stepReachedAtMs: 10_000 };
 
   it.each([
-    { name: 'from the begin of the step without a gate', state: reached, sinceMs: 10_000 },
+    { name: 'from the start of the step without a gate', state: reached, sinceMs: 10_000 },
     {
       name: 'from the time since when the gate is true',
       state: { ...reached, gate: { verdict: 'passed', sinceMs: 80_000 } as const },

@@ -7,8 +7,8 @@ export interface LossLimits {
   /** Milliseconds for which the main loop of an agent may stand still. */
   readonly hungAfterMs: number;
   /**
-   * Milliseconds since this coordinator leads, for a node whose agent has never connected to it;
-   * undefined for another node.
+   * Milliseconds for which this coordinator has led, for a node whose agent has not connected to
+   * this coordinator; undefined for other nodes.
    */
   readonly neverConnectedForMs?: number | undefined;
   /** True when an operator confirmed the loss and thereby ended the grace. */
@@ -25,7 +25,7 @@ export function explainLoss(
     case 'reset':
       return neverConnectedForMs === undefined
         ? 'its lease ended: no message from its agent'
-        : `its agent has not connected to this coordinator, which leads since ${formatSeconds(neverConnectedForMs)}`;
+        : `its agent has not connected to this coordinator, which has led for ${formatSeconds(neverConnectedForMs)}`;
     case 'departure':
       return confirmed
         ? 'its agent left, and an operator confirmed the loss'

@@ -154,7 +154,7 @@ describe('NodeReconciler after the loss of a node', () => {
 describe('NodeReconciler after the return of a node', () => {
   beforeEach(() => openWith(['node-1', 'node-2', 'node-3']));
 
-  it('clears the loss 1 s after a session that does not, and keeps the tombstones', async () => {
+  it('clears the loss after 1 s when the session has not, and keeps lost replicas', async () => {
     await bed.addReplicas(1);
     bed.silence('node-1');
     await bed.advance(5_000);

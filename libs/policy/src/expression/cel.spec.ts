@@ -195,7 +195,7 @@ describe('the budget', () => {
     expect(check(aSubject({ args: ['a', 'a'] }), new Budget())).toBe(true);
   });
 
-  it('does not make an error matter that the expression hides before the budget is spent', () => {
+  it('ignores an error that the expression hides while the budget is not spent', () => {
     expect(evaluate('spec.args[7] == "" || true')).toBe(true);
   });
 });

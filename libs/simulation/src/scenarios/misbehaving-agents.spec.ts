@@ -2,7 +2,7 @@ import { ReplicaStatus_Phase as Phase, RolloutStatus_Phase as RolloutPhase } fro
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 
 describe('agent on a full disk', () => {
-  it('gives a start up that it cannot store, and the coordinator places another replica elsewhere', async () => {
+  it('gives up a start that it cannot store, and the coordinator places another replica', async () => {
     const cluster = await startCluster(2);
     const agent = cluster.agents.get('node-1')!;
     const other = cluster.agents.get('node-2')!;

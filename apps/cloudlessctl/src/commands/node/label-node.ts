@@ -22,7 +22,7 @@ export async function labelNodes(invocation: Invocation): Promise<void> {
     plan: (nodeId) => ({ case: 'updateNode', value: { nodeId, setLabels, removeLabels } }),
     call: (request) =>
       session.client.updateNode({ ...request, setLabels, removeLabels }, session.getCallOptions()),
-    change: Object.keys(setLabels).length > 0 ? 'labelled' : 'has these labels no longer',
+    change: Object.keys(setLabels).length > 0 ? 'labelled' : 'unlabelled',
   });
 }
 

@@ -89,7 +89,7 @@ describe('cloudlessctl node', () => {
   it('names the change of labels', async () => {
     const coordinator = { updateNode: () => aNode() };
     expect((await runCli(['node', 'label', 'web1', 'disk-'], { coordinator })).stdout).toBe(
-      'node web1: has these labels no longer\n',
+      'node web1: unlabelled\n',
     );
   });
 

@@ -217,7 +217,7 @@ describe('cloudlessctl logs', () => {
     {
       name: 'a node that keeps no log',
       unreadable: { code: Code.NotFound, message: 'replica "x-2" is not on node m2' },
-      says: 'replica "x-2" is not on node m2 (NOT_FOUND). Node m2 keeps no log of it, so there is nothing to do',
+      says: 'replica "x-2" is not on node m2 (NOT_FOUND). Node m2 no longer has the log, so there is nothing to do',
     },
     {
       name: 'a followed log of a node that is away',
@@ -226,7 +226,7 @@ describe('cloudlessctl logs', () => {
         message: 'node "m2" is not connected',
         retried: true,
       },
-      says: 'node "m2" is not connected (UNAVAILABLE). Its lines follow when the node answers; see cloudlessctl node describe m2',
+      says: 'node "m2" is not connected (UNAVAILABLE). Lines of this log follow once the node answers; see cloudlessctl node describe m2',
     },
   ])('prints the other logs, and names the log of $name', async ({ unreadable, says }) => {
     const entry = create(LogEntrySchema, {

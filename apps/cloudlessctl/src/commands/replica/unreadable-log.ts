@@ -20,8 +20,9 @@ export function describeUnreadable(
 
 function adviseOn(code: Code, nodeId: string, retried: boolean): string {
   if (retried)
-    return `Its lines follow when the node answers; see cloudlessctl node describe ${nodeId}`;
-  if (code === Code.NotFound) return `Node ${nodeId} keeps no log of it, so there is nothing to do`;
+    return `Lines of this log follow once the node answers; see cloudlessctl node describe ${nodeId}`;
+  if (code === Code.NotFound)
+    return `Node ${nodeId} no longer has the log, so there is nothing to do`;
   if (code === Code.Unavailable)
     return `Repeat the command when the node answers; see cloudlessctl node describe ${nodeId}`;
   return `Repeat the command; if that does not help, see the log of the agent on node ${nodeId}`;

@@ -30,7 +30,7 @@ describe('ReplicaChanges', () => {
     expect(update({ synced: true })).toEqual(['r-2 gone']);
   });
 
-  it('reports the begin and the end of a back-off, and no other time of the same start', () => {
+  it('reports the start and the end of a back-off, but no corrected time within it', () => {
     const put = (nextStartAt?: Timestamp) =>
       update({
         workloads: [{ ...web, replicas: [{ id: 'r-4', ...definedFields({ nextStartAt }) }] }],

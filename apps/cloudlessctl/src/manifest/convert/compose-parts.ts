@@ -162,7 +162,7 @@ function toVolume(
   const name = toDnsLabel(source);
   service.report(
     path,
-    `${name} is another, empty volume on each node, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector`,
+    `each node has its own volume ${name}, which starts empty, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector`,
   );
   return [withoutEmpty({ name, mountPath, readOnly, named: { name } })];
 }

@@ -196,7 +196,7 @@ describe('convertManifests of a Compose file', () => {
       volumes: [{ name: 'data', mountPath: '/data', readOnly: true, named: { name: 'data' } }],
     });
     expect(notes).toEqual([
-      'volumes[0]: data is another, empty volume on each node, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector',
+      'volumes[0]: each node has its own volume data, which starts empty, and replicas do not return to the node with their data: label the node that has the data, and set placement.nodeSelector',
     ]);
   });
 
