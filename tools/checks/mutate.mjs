@@ -102,7 +102,7 @@ print(`\n${table}`);
 if (values.report !== undefined) writeFileSync(values.report, table);
 process.exit(percent < Number(values.min) ? 1 : 0);
 
-/** Returns the source files below a directory, without specs, test helpers, generated and index files. */
+/** Returns the sources below a directory, without specs, test helpers, generated and index files. */
 function listSourceFiles(directory) {
   return readdirSync(directory, { recursive: true })
     .map((name) => join(directory, name))

@@ -7,7 +7,7 @@ export interface DiskUse {
   readonly usedBytes: number;
   readonly totalBytes: number;
   readonly usedInodes: number;
-  /** 0: the file system has no fixed number of inodes, as btrfs. */
+  /** 0: the file system has no fixed number of inodes, such as btrfs. */
   readonly totalInodes: number;
 }
 

@@ -54,7 +54,7 @@ export interface HostUsage {
   readonly storageBytes: number;
   /**
    * Inodes of the data directory's file system. `total` is 0 when it has no fixed number of inodes,
-   * as btrfs.
+   * such as btrfs.
    */
   readonly inodes: { readonly used: number; readonly total: number };
 }
@@ -77,9 +77,9 @@ export interface HostReader {
   readUsage(): Promise<HostUsage>;
   /**
    * Reads the pressure conditions. Pressure begins above 85 % and ends below 80 %, and a full disk
-   * ends with twice the free space or inodes below which it began, so the result depends on the previous
-   * call. Without `/proc/meminfo` and without a memory limit, memory pressure is never reported:
-   * other operating systems do not count reclaimable memory as free.
+   * ends with twice the free space or inodes below which it began, so the result depends on the
+   * previous call. Without `/proc/meminfo` and without a memory limit, memory pressure is never
+   * reported: other operating systems do not count reclaimable memory as free.
    * @throws The same errors as {@link readCapacity}.
    */
   readConditions(): Promise<PressureConditions>;

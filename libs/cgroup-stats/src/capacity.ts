@@ -73,9 +73,9 @@ export interface PressureConditions {
 
 /**
  * Computes the pressure conditions. Pressure begins above 85 % and ends below 80 %. A disk is full
- * from less than the lesser of 5 % and 1 GiB of free space, or the lesser of 5 % and 1000 of free
- * inodes, until twice as much is free. Between the two, and with a total of 0, a condition keeps its previous value, so that a value near a
- * threshold does not make the node flap.
+ * below the lesser of 5 % and 1 GiB of free space, or below the lesser of 5 % and 1000 free inodes,
+ * until twice as much is free. Between the two, and with a total of 0, a condition keeps its
+ * previous value, so that a value near a threshold does not make the node flap.
  * @param previous - Result of the previous call. Default: no pressure.
  */
 export function computePressure(

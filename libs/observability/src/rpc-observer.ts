@@ -16,7 +16,7 @@ import {
 } from '@cloudless/base';
 import { onStreamEnd } from './on-stream-end.js';
 
-/** What {@link createRpcObserver} works with. */
+/** Arguments of {@link createRpcObserver}. */
 export interface RpcObserverOptions {
   readonly clock: Clock;
   readonly log: Log;

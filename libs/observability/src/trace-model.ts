@@ -23,7 +23,8 @@ export interface Tracing {
   readonly tracer: Tracer;
   /**
    * Creates a tracer for connections and requests of others.
-   * @param share - Share of those without a trace of their caller that is traced, 0 to 1.
+   * @param share - Share of connections and requests without a trace of their caller that is
+   *   traced, 0 to 1.
    */
   readonly createSampledTracer: (share: number, random: Random) => SampledTracer;
   /** Continues the caller's trace in each served call. Must be the first interceptor. */

@@ -229,7 +229,10 @@ async function measureLoaded() {
   };
 }
 
-/** Waits until the first passes are done. @returns CPU seconds per second of the coordinator at rest. */
+/**
+ * Waits until the first passes are done.
+ * @returns CPU seconds per second of the coordinator at rest.
+ */
 async function measureRest(): Promise<number> {
   for (let before = readCpuSeconds(pid); ;) {
     await sleep(systemClock, 1_000);

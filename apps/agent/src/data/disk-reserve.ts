@@ -15,8 +15,8 @@ const FILE_BYTES = 128 * 1024;
 /** The reserve takes no space while less than this is free: others need the last space more. */
 const FREE_BYTES_TO_REFILL = 4 * FILE_COUNT * FILE_BYTES;
 /**
- * Wait after an attempt to fill the reserve that failed although the file system has space, such as
- * under a quota, milliseconds. Doubles with each failed attempt, up to the second number.
+ * First and longest delay, milliseconds, after an attempt to fill the reserve that failed although
+ * the file system has space, for example under a quota. Doubles with each failed attempt.
  */
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;

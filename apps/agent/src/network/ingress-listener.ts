@@ -10,12 +10,12 @@ import {
 } from '@cloudless/base';
 import type { ListeningSockets } from '@cloudless/mesh';
 
-/** Delay before an address that could not be listened at is tried again. */
+/** Delay before another attempt to listen at an address. */
 const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
 
 /** Arguments of {@link IngressListener}. */
 export interface IngressListenerOptions {
-  /** Name of the setting, for texts. */
+  /** Name of the setting in logs and problems, such as `--ingress-http`. */
   readonly flag: string;
   /** Host and port of the setting. An IPv6 address may have brackets. */
   readonly at: { readonly host: string; readonly port: number };
@@ -51,7 +51,7 @@ export class IngressListener {
 
   constructor(private readonly options: IngressListenerOptions) {}
 
-  /** Reason for people why the setting is not served at every address. */
+  /** Why the setting is not served at every address, for people; undefined when it is. */
   get problem(): string | undefined {
     const { flag, at } = this.options;
     const prefix = `${flag} ${at.host}:${at.port}`;
@@ -67,7 +67,7 @@ export class IngressListener {
 
   /**
    * Opens and closes listeners after a change of the addresses of the machine; the first call begins
-   * to listen. Resolves when each new address was tried once; failed ones are tried again later.
+   * to listen. Resolves when each new address was tried once; failed attempts are repeated.
    */
   async update(): Promise<void> {
     const wanted = new Set(this.listAddresses());

@@ -59,7 +59,7 @@ export class ProcessSockets implements ListeningSockets {
   }
 
   /**
-   * Closes inherited TCP sockets that exclude a new one: a wildcard socket has the port at every
+   * Closes inherited TCP sockets that exclude a new socket: a wildcard socket has the port at every
    * address, and any socket keeps the port from a wildcard socket.
    */
   private closeInTheWay(address: string, port: number): void {

@@ -16,9 +16,9 @@ import { NETWORK_FOLDER } from './proxy-program.js';
 const RETRY_MS = 100;
 /** Delay after an attempt that failed because of the directory of the lock, milliseconds. */
 const RETRY_DIRECTORY_MS = 5_000;
-/** Longest part of the node id of another cluster that is shown. */
+/** Most characters of the node id of another cluster that a problem shows. */
 const MAX_SHOWN_ID = 64;
-/** Longest line in which the holder describes itself. */
+/** Most characters of the line in which the holder describes itself. */
 const MAX_LINE = 1_024;
 /** What Linux appends to the path of a working directory that was deleted. */
 const DELETED = ' (deleted)';
@@ -86,7 +86,7 @@ function adviseEnd(pid: number, workingDirectory: string | undefined): string {
         `reset --data-dir ${dataDir}")`;
 }
 
-/** Returns the working directory of a process; undefined when the machine does not tell. */
+/** Returns the working directory of a process; undefined when it cannot be read. */
 function readWorkingDirectory(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/cwd`);
@@ -180,7 +180,7 @@ export class NamespaceLock {
     }
   }
 
-  /** Tells the processes that wait for the lock what the holder says about itself now. */
+  /** Sends the current description of the holder to the processes that wait for the lock. */
   announce(): void {
     for (const socket of this.waiting) this.introduceTo(socket);
   }
@@ -285,7 +285,7 @@ export class NamespaceLock {
     });
   }
 
-  /** Takes what the holder says about itself: each line replaces the line before. */
+  /** Stores a description of the holder: each line replaces the line before. */
   private note(line: string): void {
     const isKnown = this.holder !== undefined;
     const holder = parseHolder(line);

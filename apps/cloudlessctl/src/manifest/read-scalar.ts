@@ -110,7 +110,7 @@ function readInteger(field: DescField, type: ScalarType, node: Node | null): Par
   if ('problem' in parsed) return parsed;
   const [smallest, greatest] = getRange(type);
   if (parsed.value < smallest || parsed.value > greatest) {
-    // The coordinator checks the range of a field; a number beyond that of its type never gets there.
+    // The coordinator checks the range of the field, but cannot receive a number beyond its type.
     const range = field.name === 'replicas' ? `0 to ${MAX_REPLICAS}` : `${smallest} to ${greatest}`;
     return { problem: describeExpected(`a whole number from ${range}`, node) };
   }

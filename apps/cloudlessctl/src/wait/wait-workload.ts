@@ -171,7 +171,7 @@ export async function waitUntilDeleted(
   return stranded;
 }
 
-/** Returns the replicas that may still run. The number of further ones is unknown. */
+/** Returns the replicas that may still run. The number of omitted replicas is unknown. */
 function selectMayStillRun(replicas: readonly ReplicaStatus[]): RemainingReplicas {
   return { replicas: replicas.filter(({ mayStillRun }) => mayStillRun), omittedReplicas: 0 };
 }

@@ -300,8 +300,8 @@ export class TunnelServer {
     const { log, nodeId } = this.options;
     if (errorKindOf(reason) === 'internal') log.error('tunnel failed', errorFields(reason));
     const error = toTunnelError(reason);
-    // A limit or a runtime that does not answer is one of this node; callers that name a workload do
-    // not know the node.
+    // A limit, or a runtime that does not answer, concerns this node, which callers that name a
+    // workload do not know.
     const isOfNode = ['exhausted', 'unavailable'].includes(errorKindOf(reason));
     if (isOfNode && !error.message.includes(nodeId))
       error.message = `node ${nodeId}: ${error.message}`;

@@ -12,14 +12,14 @@ const MIN_COUNTED = 1_000;
 /** The records of the replicas of one workload by sequence number. */
 export class ReplicaGroup {
   private readonly records = new SequenceMap<Stored<ReplicaRecord>>();
-  /** Defined for very many replicas. */
+  /** Defined from {@link MIN_COUNTED} replicas on. */
   private runningTally: RunningTally | undefined;
 
   get size(): number {
     return this.records.size;
   }
 
-  /** The numbers of the replicas now. They may follow later changes: read them at once. */
+  /** Current numbers of the replicas. Later changes may alter the object: read it at once. */
   get tally(): ReplicaTally {
     return this.runningTally ?? countRecords(this.records);
   }
@@ -60,7 +60,7 @@ export class ReplicaGroup {
     if (before === undefined) return false;
     records.delete(sequence);
     runningTally.delete(before.value, sequence);
-    // Half of the limit, so that a group at the limit does not begin and end to count all the time.
+    // Half of the limit, so that a group at the limit does not recount its replicas all the time.
     if (2 * records.size < MIN_COUNTED) this.runningTally = undefined;
     return true;
   }

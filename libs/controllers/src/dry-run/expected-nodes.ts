@@ -14,7 +14,7 @@ export interface ExpectedNodesSources {
 
 /**
  * The nodes as predictions see them. After a change of the leader, nodes that are not lost have a
- * lease, and their agents connect within moments: nothing is known against such an expected node. A
+ * lease, and their agents connect within moments: no failure of such an expected node is known. A
  * prediction therefore treats the node as connected and its ready replicas as available. Once the
  * lease has ended without a connection, the node counts as lost.
  */

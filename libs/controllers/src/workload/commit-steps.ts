@@ -10,8 +10,8 @@ import type { WorkloadPass } from './workload-pass.js';
 /**
  * Commits after which a decision about thousands of replicas is made anew, on the state of that
  * time: at once after a change that a decision depends on, else when the decision has created half
- * as many replicas as there were. As a decision looks at every replica, the looks for each created
- * replica then stay below three, however many there are.
+ * as many replicas as there were. A decision reads every replica, so
+ * fewer than three replicas are read for each created replica, however many replicas there are.
  */
 const MIN_COMMITS_PER_DECISION = 64;
 

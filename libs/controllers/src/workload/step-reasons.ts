@@ -12,7 +12,7 @@ export interface CreatedVersion {
   readonly present: number;
 }
 
-/** The counts behind creations. */
+/** The counts that explain creations. */
 export interface CreateCounts {
   /** The created versions, at least one. */
   readonly created: readonly CreatedVersion[];
@@ -59,7 +59,7 @@ function computeMaxLive(observed: RolloutObserved): number {
   return want + (isBlueGreen ? want : maxSurge) + extra;
 }
 
-/** The facts behind stops. */
+/** The facts that explain stops. */
 export type StopFacts = Pick<
   RolloutObserved,
   'want' | 'version' | 'minAvailable' | 'paused' | 'strategy'

@@ -4,7 +4,7 @@ import { CloudlessError } from '@cloudless/base';
 import { DerReader, DerTag, encodeDer, readBitStringBytes } from './der.js';
 import { ECDSA_SHA256, isSignedBy, readP256Key, sha256Hex } from './public-key.js';
 
-/** Largest size of a certificate signing request in bytes. A request of `createKeyAndCsr` has about 200. */
+/** Most bytes of a certificate signing request. A request of `createKeyAndCsr` has about 200. */
 const MAX_CSR_BYTES = 16 * 1024;
 
 const WHAT = 'the certificate signing request';

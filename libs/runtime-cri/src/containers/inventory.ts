@@ -52,7 +52,7 @@ export interface KnownContainer {
   readonly hadProcess: boolean;
 }
 
-/** What the inventory of an agent works with. */
+/** Arguments of {@link ContainerInventory}. */
 export interface InventoryOptions {
   readonly client: CriClient;
   readonly owner: Owner;

@@ -35,7 +35,7 @@ import { IdInUseError, isNameTaken, toRemovedStartError, toStartError } from './
 import { parsePid } from './to-status.js';
 import { confirmUlimits, setSandboxUlimits } from './ulimits.js';
 
-/** What the starts of an agent work with. */
+/** Arguments of {@link Starter}. */
 export interface StarterOptions {
   readonly client: CriClient;
   readonly inventory: ContainerInventory;

@@ -11,7 +11,7 @@ import {
   type PulledImage,
 } from './select-images.js';
 
-/** What {@link ImageCollector} works with. */
+/** Arguments of {@link ImageCollector}. */
 export interface ImageCollectorOptions {
   readonly client: CriClient;
   readonly ledger: ImageLedger;

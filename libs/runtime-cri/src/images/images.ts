@@ -17,7 +17,7 @@ import {
   type PullWaiter,
 } from './pulls.js';
 
-/** What {@link Images} works with. */
+/** Arguments of {@link Images}. */
 export interface ImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;

@@ -15,7 +15,7 @@ import type { CriClient } from '../client/cri-client.js';
  */
 export type PullRecorder = () => Promise<(id: string) => Promise<void>>;
 
-/** What {@link Pulls} works with. */
+/** Arguments of {@link Pulls}. */
 export interface PullsOptions {
   readonly client: CriClient;
   readonly clock: Clock;

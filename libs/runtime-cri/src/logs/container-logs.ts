@@ -15,7 +15,7 @@ import type { Watcher } from '../containers/watcher.js';
 import { readLog } from './log-reader.js';
 import { isSmall, rotateLog } from './log-rotation.js';
 
-/** What {@link ContainerLogs} works with. */
+/** Arguments of {@link ContainerLogs}. */
 export interface ContainerLogsOptions {
   readonly client: CriClient;
   readonly inventory: ContainerInventory;

@@ -6,7 +6,7 @@ import { KeyedMutex } from '../system/keyed-mutex.js';
 import type { ContainerMount } from './mount-paths.js';
 import type { VolumeStore } from './volume-store.js';
 
-/** What {@link GroupVolumes} works with. */
+/** Arguments of {@link GroupVolumes}. */
 export interface GroupVolumesOptions {
   readonly store: VolumeStore;
   readonly inventory: Pick<ContainerInventory, 'list' | 'refreshAll'>;

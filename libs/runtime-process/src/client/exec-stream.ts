@@ -22,8 +22,8 @@ import { WindowedInputSender } from './windowed-input-sender.js';
  * Runs a command in a container over a connection of its own. The supervisor stops reading the
  * output while the caller reads slowly, and ends the command when the caller stops reading or dies.
  * @param directory - Directory of the supervisor.
- * @throws kind `unavailable` when the supervisor does not answer or the connection to it is lost, or the error that the
- *   supervisor returned. Ends without an error when `signal` is aborted.
+ * @throws kind `unavailable` when the supervisor does not answer or its connection is lost, or the
+ *   error that the supervisor returned. Ends without an error when `signal` is aborted.
  */
 export async function* streamExec(
   directory: string,

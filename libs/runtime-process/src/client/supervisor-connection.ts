@@ -57,10 +57,10 @@ export interface SupervisorSocket {
  * Connects to the supervisor of a directory and exchanges hello messages. The caller closes the
  * socket.
  * @param events - True makes the supervisor send each start and exit of a container.
- * @param clock - Limits the wait for the hello of the supervisor to {@link ANSWER_TIMEOUT_MS}. Absent:
- *   no limit.
- * @throws kind `unavailable` when no supervisor listens or answers in time, `precondition` when the supervisor speaks
- *   another protocol version, `invalid` when the other side sends no frames.
+ * @param clock - Limits the wait for the hello of the supervisor to {@link ANSWER_TIMEOUT_MS}.
+ *   Absent: no limit.
+ * @throws kind `unavailable` when no supervisor listens or answers in time, `precondition` when the
+ *   supervisor speaks another protocol version, `invalid` when the other side sends no frames.
  */
 export async function openSupervisorSocket(
   directory: string,

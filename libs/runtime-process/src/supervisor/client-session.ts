@@ -25,7 +25,7 @@ import { ExecSession } from './command/exec-session.js';
 import { loadPtyBinding } from './command/pty-binding.js';
 import type { Supervisor } from './supervisor.js';
 
-/** What the session of a client works with. */
+/** Arguments of {@link ClientSession}. */
 export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;

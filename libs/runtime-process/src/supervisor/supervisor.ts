@@ -40,7 +40,7 @@ import type { ProcessResolvers } from './resolver/process-resolvers.js';
 import { startContainer } from './container/start-container.js';
 import { TerminalCommand } from './command/terminal-command.js';
 
-/** What the supervisor of a directory works with. */
+/** Arguments of {@link Supervisor}. */
 export interface SupervisorDeps {
   /** Absolute path of the private directory, mode 0700. */
   readonly directory: string;

@@ -7,7 +7,7 @@ import { describeMissingCapability, describeSuspendedCapability } from './capabi
 import type { FilterNode, FilterRequest, NodeFilter } from './filter.js';
 import type { Failure } from './reasons.js';
 
-/** Excludes nodes that are lost, unreachable, draining, cordoned or quarantined. Reports the gravest. */
+/** Excludes lost, unreachable, draining, cordoned and quarantined nodes. Reports the gravest reason. */
 export const availability: NodeFilter = {
   names: AVAILABILITY_ORDER,
   check: ({ node: { unavailable } }) => unavailable && { filter: unavailable },

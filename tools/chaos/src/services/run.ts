@@ -23,7 +23,7 @@ const AFTER_MS = 2_000;
 /** Longest time of an event without outage, milliseconds. */
 const EVENT_WITHIN_MS = 240_000;
 
-/** What became of an event. */
+/** Result of an event. */
 interface EventOutcome extends Verdict {
   /** Observations beside the figures. */
   readonly notes: readonly string[];

@@ -170,7 +170,7 @@ function proxySteps(node: Node): readonly TraceStep[] {
   return [{ step: 'proxy', result, detail: problem }];
 }
 
-/** Begin of the condition of a node whose network proxy serves nothing, as agents write it. */
+/** Start of the condition text that agents write while their network proxy serves nothing. */
 const NO_ANSWER = 'the network proxy does not answer';
 /** Problem of a network proxy that serves no virtual address, as proxies write it. */
 const NO_ADDRESSES = /virtual addresses of [^:;]* are not served/;

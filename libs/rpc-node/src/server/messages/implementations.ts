@@ -13,8 +13,8 @@ export type StreamImplementation = (
 ) => AsyncIterable<Message>;
 
 /**
- * The unary calls and the streams in both directions that a router has: handlers of Connect do not
- * tell their implementations. Those with options of their own are left out.
+ * The unary calls and the streams in both directions that a router has: a handler of Connect
+ * does not expose its implementation. Calls and streams with options of their own are left out.
  */
 export class Implementations {
   private readonly streams = new Map<unknown, StreamImplementation>();

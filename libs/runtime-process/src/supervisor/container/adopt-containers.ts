@@ -16,7 +16,7 @@ import { readRecord, type ContainerRecord, type RecordedLease } from './containe
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
-/** What the adoption of containers works with. */
+/** Arguments of {@link adoptContainers}. */
 export interface AdoptDeps {
   /** Directory of the supervisor. */
   readonly directory: string;

@@ -23,7 +23,7 @@ import type { FifoPool } from './fifo-pool.js';
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
-/** What the start of a container works with. */
+/** Arguments of {@link startContainer} beside the request. */
 export interface StartDeps {
   /** Directory of the supervisor. */
   readonly directory: string;

@@ -3,7 +3,7 @@ import type { Clock } from '@cloudless/base';
 import { LeaseTimer, type ContainerLease } from '@cloudless/runtime';
 import type { RecordedLease } from '../container/container-record.js';
 
-/** What a lease works with. */
+/** Arguments of {@link PersistentLease}. */
 export interface PersistentLeaseDeps {
   readonly clock: Clock;
   /** Called once, when the lease ends, with the grace period in milliseconds. */

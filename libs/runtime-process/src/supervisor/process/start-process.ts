@@ -51,7 +51,7 @@ export interface StartedProcess {
   onEnd(listener: ProcessEndListener): void;
 }
 
-/** What the start of a main process works with. */
+/** Arguments of {@link startMainProcess} beside the command. */
 export interface ProcessDeps {
   readonly clock: Clock;
   /** Undefined where the machine lacks a tool; processes then have no guard. */
@@ -196,7 +196,7 @@ class EndNotifier {
   }
 }
 
-/** Returns the error that Node.js emits after a spawn without a process id, for the caller to throw. */
+/** Returns the error that Node.js emits after a spawn without a process id. */
 async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
   return toSpawnError(
     await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),

@@ -10,7 +10,7 @@ import {
 } from './resolver-mounts.js';
 import type { DnsSettings } from './resolver-text.js';
 
-/** What {@link ProcessResolvers} works with. */
+/** Arguments of {@link ProcessResolvers}. */
 export interface ProcessResolversOptions {
   readonly support: MountSupport;
   /** Absolute path. Unused when there is no support. */

@@ -22,7 +22,7 @@ export interface ResolverHolder {
   readonly directory: string;
 }
 
-/** What {@link ResolverKeeper} works with. */
+/** Arguments of {@link ResolverKeeper}. */
 export interface ResolverKeeperDeps {
   readonly tools: MountTools;
   readonly shell: string;
