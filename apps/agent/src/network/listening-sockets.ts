@@ -32,7 +32,7 @@ export class ProcessSockets implements ListeningSockets {
 
   async listenTcp(address: string, port: number): Promise<net.Server> {
     const known = this.take('tcp', address, port);
-    if (known === undefined) this.closeInTheWay(address, port);
+    if (known === undefined) this.closeConflicting(address, port);
     const server = known?.kind === 'tcp' ? known.handle : await listenTcp(address, port);
     this.keep({ kind: 'tcp', address, port, handle: server });
     return server;
@@ -62,7 +62,7 @@ export class ProcessSockets implements ListeningSockets {
    * Closes inherited TCP sockets that exclude a new socket: a wildcard socket has the port at every
    * address, and any socket keeps the port from a wildcard socket.
    */
-  private closeInTheWay(address: string, port: number): void {
+  private closeConflicting(address: string, port: number): void {
     if (port === 0) return;
     for (const [key, socket] of this.inherited) {
       const isExcluded = isWildcard(socket.address) || isWildcard(address);

@@ -182,7 +182,7 @@ export class NamespaceLock {
 
   /** Sends the current description of the holder to the processes that wait for the lock. */
   announce(): void {
-    for (const socket of this.waiting) this.introduceTo(socket);
+    for (const socket of this.waiting) this.sendDescription(socket);
   }
 
   /** Gives the lock up. Does not affect a process that has got the socket. */
@@ -249,12 +249,12 @@ export class NamespaceLock {
       socket.on('error', () => undefined);
       socket.on('close', () => this.waiting.delete(socket));
       socket.resume();
-      this.introduceTo(socket);
+      this.sendDescription(socket);
     });
     server.unref();
   }
 
-  private introduceTo(socket: net.Socket): void {
+  private sendDescription(socket: net.Socket): void {
     socket.write(`${JSON.stringify(this.describeSelf())}\n`);
   }
 
@@ -276,7 +276,7 @@ export class NamespaceLock {
       socket.on('data', (chunk: Buffer) => {
         const lines = `${text}${chunk.toString()}`.split('\n');
         text = (lines.pop() ?? '').slice(0, MAX_LINE);
-        for (const line of lines) this.note(line);
+        for (const line of lines) this.storeDescription(line);
       });
       socket.on('close', () => {
         signal.removeEventListener('abort', end);
@@ -286,7 +286,7 @@ export class NamespaceLock {
   }
 
   /** Stores a description of the holder: each line replaces the line before. */
-  private note(line: string): void {
+  private storeDescription(line: string): void {
     const isKnown = this.holder !== undefined;
     const holder = parseHolder(line);
     this.holder = holder;

@@ -186,10 +186,7 @@ export class NodeNetwork implements NodeNetworkAccess {
     try {
       writeProxySettings(this.settings);
     } catch (reason) {
-      this.options.log.warn(
-        'the proxy does not learn its cluster or new coordinators',
-        errorFields(reason),
-      );
+      this.options.log.warn('settings of the network proxy not written', errorFields(reason));
     }
     this.reloadIdentity();
   }

@@ -18,7 +18,7 @@ export interface Lifetime {
 export function addLifetimeOption(command: Command, description: string): Command {
   return command
     .option('--lifetime <duration>', description)
-    .addOption(new Option('--ttl <duration>', 'other name of --lifetime').hideHelp());
+    .addOption(new Option('--ttl <duration>', 'alias of --lifetime').hideHelp());
 }
 
 /**

@@ -146,8 +146,8 @@ export class Authenticator {
   }
 
   /**
-   * Returns the certificates with which a call of the caller is forwarded, DER: those that the
-   * client presented; of a user the renewed ones. Undefined: none.
+   * Returns the certificate chain with which a call of the caller is forwarded, DER: the renewed
+   * certificate of a user, otherwise the presented certificate. Undefined: none.
    */
   getChain(caller: Caller): readonly Uint8Array[] | undefined {
     return caller instanceof AuthenticatedCaller ? caller.chainDer : undefined;

@@ -16,7 +16,7 @@ export type CertificateFacts = Pick<
 
 /** A certificate that was issued over the connection whose certificate is to be replaced. */
 export type RenewedCertificate = CertificateFacts & {
-  /** The certificate and those above, PEM. */
+  /** The certificate chain, PEM, with the certificate first. */
   readonly pem: string;
 };
 
@@ -43,9 +43,9 @@ export class ConnectionCertificates {
   constructor(private readonly presentedDer: readonly Uint8Array[]) {}
 
   /**
-   * The certificate with which calls of the connection are forwarded, and those above, DER. Of a
-   * user the renewed one. Of a node always the presented one, because a leader that receives the
-   * renewed certificate of a node takes that as proof that the node has it.
+   * The certificate chain with which calls of the connection are forwarded, DER: for a user the
+   * renewed certificate, for a node always the presented certificate, because a leader takes the
+   * renewed certificate of a node as proof that the node has received the certificate.
    */
   get chainDer(): readonly Uint8Array[] {
     return this.renewedDer ?? this.presentedDer;

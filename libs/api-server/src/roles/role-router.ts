@@ -319,8 +319,8 @@ export class RoleRouter {
 
   /**
    * Returns a forwarded response once the view of this coordinator shows its change, so that a
-   * client that reads here next finds what it has written. A certificate that the leader has renewed
-   * counts for the connection from then on: before, this coordinator would refuse it.
+   * client that reads here next finds what it has written. From the answer on,
+   * this coordinator accepts a certificate that the leader has renewed for the connection.
    */
   private async showChange(
     method: DescMethod,
@@ -345,7 +345,7 @@ export class RoleRouter {
     context: HandlerContext,
   ): void {
     const caller = this.access.getCaller(context);
-    // A caller with a bearer token has got a first certificate, for other connections.
+    // With a bearer token, the caller has received a first certificate, for other connections.
     if (caller.credential?.serial !== undefined)
       this.deps.replaceCredential?.(caller, readChain(certificateChain));
   }

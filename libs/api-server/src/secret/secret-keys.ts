@@ -219,7 +219,7 @@ function createWrongKeyError(
   { provider }: KeyEncryption,
   { provider: needed, keyEncryptionId, id }: MasterKeyRecord,
 ): CloudlessError {
-  // The key that authenticates tokens is no master key that users know.
+  // Users do not know the id of the key that authenticates tokens.
   const encrypted = id === MAC_KEY_ID ? 'the keys of the cluster were' : `master key ${id} was`;
   return new CloudlessError(
     'NO_SECRETS_KEY',

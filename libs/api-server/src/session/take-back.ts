@@ -19,7 +19,7 @@ import { mergeReport } from './merge-report.js';
 
 /**
  * Most replicas that one commit takes back. With a control record and a deleted replacement for
- * each, the commit stays below the 100 writes of a transaction. Further ones are stopped.
+ * each, the commit stays below the 100 writes of a transaction. Further replicas are stopped.
  */
 const MAX_TAKEN_BACK = 25;
 

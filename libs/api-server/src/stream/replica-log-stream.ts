@@ -12,8 +12,8 @@ import { createUnreadableEntry } from './unreadable-log.js';
 const REDIAL_MS = 250;
 
 /**
- * How long the log of a followed replica cannot be read before the stream says so, milliseconds.
- * After a restart of the coordinator or a change of the leader, agents connect again within this
+ * Time for which the log of a followed replica is unreadable before the stream reports that,
+ * milliseconds. After a restart of the coordinator or a change of the leader, agents connect again within this
  * time.
  */
 const OUTAGE_NOTICE_MS = 5_000;

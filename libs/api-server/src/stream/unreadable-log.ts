@@ -4,7 +4,7 @@ import type { LogTarget } from './stream-target.js';
 
 /**
  * Creates the entry that names a log that cannot be read.
- * @param reason - What the read has thrown. The message of an internal error is not disclosed.
+ * @param reason - The error of the read. The message of an internal error is not disclosed.
  * @param retried - True when the stream goes on with the log as soon as it can be read.
  */
 export function createUnreadableEntry(

@@ -82,7 +82,7 @@ const gone = (nodeId: string) =>
   new CloudlessError('REPLICA_NOT_FOUND', `the replica is not on node ${nodeId}`);
 
 describe('WorkloadLogStream.merge', () => {
-  it('streams the readable logs, and then names those that cannot be read or broke', async () => {
+  it('streams the readable logs, and then names the logs that fail', async () => {
     let open = 0;
     const bed = createBed(4, async function* (nodeId) {
       if (nodeId === 'node-2') throw away(nodeId);

@@ -20,7 +20,7 @@ import { createUnreadableEntry } from './unreadable-log.js';
 /** Bytes of all replicas together that wait for the reader of a followed workload. */
 const MAX_WAITING_BYTES = 256 * 1024;
 
-/** A log that cannot be read, or no further. */
+/** A log that cannot be read at all, or not to its end. */
 interface LogFailure {
   readonly target: LogTarget;
   readonly reason: unknown;
@@ -94,7 +94,7 @@ export class WorkloadLogStream {
 
   /**
    * Streams a stored log up to its end or its failure.
-   * @param failures - Gets the failure.
+   * @param failures - Receives the failure.
    */
   private async *readAvailable(
     target: LogTarget,

@@ -20,8 +20,8 @@ import {
 } from './workload-replicas.js';
 
 /**
- * Most replicas that one call examines, so that a filter that few replicas match does not read all
- * of them in one turn: some milliseconds.
+ * Most replicas that one call examines, which takes some milliseconds: a filter that few replicas
+ * match must not read all replicas in one turn of the event loop.
  */
 const MAX_EXAMINED = 10_000;
 

@@ -89,8 +89,8 @@ export class NodeReconciler {
   /** When the last AgentSlow event of a node was recorded, until its AgentRecovered event. */
   private readonly slowReportedAtMs = new Map<string, number>();
 
-  /** Since when the session of a lost node that is ready has not written the return. */
-  private readonly returnAwaitedSince = new Map<string, number>();
+  /** Time since which a lost node is ready and its session has not written the return, by node. */
+  private readonly returnAwaitedSinceMs = new Map<string, number>();
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -151,7 +151,7 @@ export class NodeReconciler {
     const node = state.view().node(nodeId);
     const { phase } = nodes.status(nodeId);
     if (phase !== NodePhase.READY || node?.value.lost !== true)
-      this.returnAwaitedSince.delete(nodeId);
+      this.returnAwaitedSinceMs.delete(nodeId);
     // The events about the removal or the loss end the story of a slow agent.
     if (node === undefined || phase === NodePhase.LOST) this.slowReportedAtMs.delete(nodeId);
     if (node === undefined) return { kind: 'done' };
@@ -180,9 +180,9 @@ export class NodeReconciler {
   private awaitReturn(node: Stored<NodeRecord>): WorkResult | Promise<WorkResult> {
     const { id } = node.value;
     const now = this.deps.clock.now();
-    const since = this.returnAwaitedSince.get(id) ?? now;
-    this.returnAwaitedSince.set(id, since);
-    const delayMs = since + SESSION_RETURN_MS - now;
+    const sinceMs = this.returnAwaitedSinceMs.get(id) ?? now;
+    this.returnAwaitedSinceMs.set(id, sinceMs);
+    const delayMs = sinceMs + SESSION_RETURN_MS - now;
     return delayMs > 0 ? { kind: 'after', delayMs } : this.commitReturn(node);
   }
 

@@ -131,7 +131,7 @@ export class NewPlacement {
     ) as typeof this.chosen;
   }
 
-  /** Returns what the record of the replica with this index gets: nothing when no node fits. */
+  /** Returns the fields for the record of the replica with this index; none when no node fits. */
   getFields(index: number): Partial<ReplicaRecord> {
     const nodeId = this.chosen[index]?.nodeId;
     if (nodeId === undefined) return {};

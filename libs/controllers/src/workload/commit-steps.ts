@@ -10,8 +10,8 @@ import type { WorkloadPass } from './workload-pass.js';
 /**
  * Commits after which a decision about thousands of replicas is made anew, on the state of that
  * time: at once after a change that a decision depends on, else when the decision has created half
- * as many replicas as there were. A decision reads every replica, so
- * fewer than three replicas are read for each created replica, however many replicas there are.
+ * as many replicas as there were. A decision reads every replica, so fewer than
+ * three replicas are read for each created replica, however many replicas there are.
  */
 const MIN_COMMITS_PER_DECISION = 64;
 
@@ -37,7 +37,7 @@ export interface StepCommitDeps {
   needsDecision(created: number): boolean;
 }
 
-/** What the commits of a decision have led to. */
+/** Result of the commits of a decision. */
 export interface StepCommits {
   readonly result: WorkResult;
   /** All writes of the decision. */
@@ -48,7 +48,7 @@ export interface StepCommits {
 
 /**
  * Commits the steps of a decision. Creations that do not fit into the first transaction follow in
- * further ones without a new decision, so that the work for many replicas grows with their number
+ * further transactions without a new decision, so that the work for many replicas grows with their number
  * only: each of these transactions requires that no other decision and no new spec came between.
  */
 export async function commitSteps(

@@ -68,8 +68,8 @@ async function requireTaints(
   );
   const missing = removals.find((removal) => !known.has(removal));
   if (missing === undefined) return;
-  const has = taints.length === 0 ? 'it has no taints' : `its taints: ${formatTaints(taints)}`;
-  throw new CliFailure(ExitCode.notFound, `node ${nodeId} has no taint "${missing}"; ${has}`);
+  const present = taints.length === 0 ? 'it has no taints' : `its taints: ${formatTaints(taints)}`;
+  throw new CliFailure(ExitCode.notFound, `node ${nodeId} has no taint "${missing}"; ${present}`);
 }
 
 /**

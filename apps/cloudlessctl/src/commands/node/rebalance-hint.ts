@@ -16,7 +16,7 @@ const MAX_EXPLAINED = 3;
 /**
  * Returns a hint for a node that accepts replicas again while other nodes run more of a workload:
  * nothing moves back by itself. Undefined when no workload would be spread better, and when that
- * cannot be found out.
+ * cannot be determined.
  */
 export async function findRebalanceHint(
   session: CliSession,

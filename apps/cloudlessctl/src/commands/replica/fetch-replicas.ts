@@ -13,7 +13,10 @@ export interface ReplicaFilter {
   /** Conditions for the labels of the workload. */
   readonly labelSelector?: string;
   readonly nodeId?: string;
-  /** Uids of workloads: of other workloads with very many replicas, some may be missing. */
+  /**
+   * Uids of the workloads whose replicas are complete: of other workloads with very many replicas,
+   * some may be missing. Default: all workloads.
+   */
   readonly uids?: ReadonlySet<string>;
 }
 

@@ -215,7 +215,7 @@ describe('cloudlessctl logs', () => {
       says: 'node "m2" is not connected (UNAVAILABLE). Repeat the command when the node answers; see cloudlessctl node describe m2',
     },
     {
-      name: 'a node that keeps no log',
+      name: 'a node that no longer has the log',
       unreadable: { code: Code.NotFound, message: 'replica "x-2" is not on node m2' },
       says: 'replica "x-2" is not on node m2 (NOT_FOUND). Node m2 no longer has the log, so there is nothing to do',
     },

@@ -86,7 +86,7 @@ export async function printServiceChange(
 
 /**
  * Prints why a service will not work as it is: no such workload, no such port, or no network proxy.
- * Replicas that are not ready yet are no such reason.
+ * Replicas that are not ready yet are not reported.
  */
 export async function printServiceNotes(session: CliSession, service: Service): Promise<void> {
   for (const note of listServiceNotes(service)) await session.printStatus(`note: ${note}`);
