@@ -64,7 +64,7 @@ export function toRouteKey(route: Pick<IngressRoute, 'namespace' | 'name'>): str
   return `${route.namespace}/${route.name}`;
 }
 
-/** Returns the routes in the order of their keys: of routes that conflict, the first one is served. */
+/** Returns the routes in the order of their keys: the first of conflicting routes is served. */
 export function sortByRouteKey(routes: Iterable<IngressRoute>): IngressRoute[] {
   return [...routes].sort((a, b) => (toRouteKey(a) < toRouteKey(b) ? -1 : 1));
 }

@@ -84,7 +84,7 @@ export function createPassphraseEncryption(
     derived.set(id, key);
     return key;
   };
-  /** Salt of the keys that this object encrypts: that of the stored keys, if their cost is current. */
+  /** Salt of new encryptions: the salt of the stored keys, if their cost is current. */
   let ownSalt: Uint8Array | undefined;
   return {
     provider,

@@ -319,8 +319,8 @@ export class RoleRouter {
 
   /**
    * Returns a forwarded response once the view of this coordinator shows its change, so that a
-   * client that reads here next finds what it has written. From the answer on,
-   * this coordinator accepts a certificate that the leader has renewed for the connection.
+   * client that reads here next finds what it has written. From then on, this coordinator accepts
+   * a certificate that the leader has renewed for the connection.
    */
   private async showChange(
     method: DescMethod,

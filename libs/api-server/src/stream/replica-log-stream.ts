@@ -13,8 +13,8 @@ const REDIAL_MS = 250;
 
 /**
  * Time for which the log of a followed replica is unreadable before the stream reports that,
- * milliseconds. After a restart of the coordinator or a change of the leader, agents connect again within this
- * time.
+ * milliseconds. After a restart of the coordinator or a change of the leader, agents connect again
+ * within this time.
  */
 const OUTAGE_NOTICE_MS = 5_000;
 

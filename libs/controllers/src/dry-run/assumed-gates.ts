@@ -21,8 +21,8 @@ function assumeGatePasses({ gate, ...step }: CanaryStep): CanaryStep {
 }
 
 /**
- * Returns the rollout state at the start of a prediction: the wait of a step with a gate counts from
- * the time since when the gate has been true, else from now.
+ * Returns the rollout state at the start of a prediction: the wait of a step with a gate counts
+ * from the time since when the gate has been true, else from now.
  */
 export function startGatedWait(state: RolloutState, nowMs: number): RolloutState {
   const { gate, stepReachedAtMs } = state;

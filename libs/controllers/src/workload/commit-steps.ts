@@ -48,8 +48,9 @@ export interface StepCommits {
 
 /**
  * Commits the steps of a decision. Creations that do not fit into the first transaction follow in
- * further transactions without a new decision, so that the work for many replicas grows with their number
- * only: each of these transactions requires that no other decision and no new spec came between.
+ * further transactions without a new decision, so that the work for many replicas grows with their
+ * number only: each of these transactions requires that no other decision and no new spec came
+ * between.
  */
 export async function commitSteps(
   deps: StepCommitDeps,

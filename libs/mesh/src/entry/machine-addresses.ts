@@ -17,8 +17,8 @@ export interface MachineAddressesOptions {
 
 /**
  * The addresses of the machine, at which node ports and the HTTP ingress listen. Follows addresses
- * that come and go, such as with DHCP. Addresses in the range of virtual addresses are left out, even
- * when an interface has such an address, because they belong to services.
+ * that come and go, such as with DHCP. Addresses in the range of virtual addresses are left out,
+ * even when an interface has such an address, because they belong to services.
  */
 export class MachineAddresses {
   private addresses: readonly string[] = [];

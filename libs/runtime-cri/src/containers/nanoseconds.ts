@@ -5,7 +5,7 @@ export function toMs(nanos: bigint): number {
   return Number(nanos / NANOS_PER_MS);
 }
 
-/** Converts a time in milliseconds, rounded, to the nanoseconds of the Container Runtime Interface. */
+/** Converts milliseconds, rounded, to the nanoseconds of the Container Runtime Interface. */
 export function toNanos(ms: number): bigint {
   return BigInt(Math.round(ms)) * NANOS_PER_MS;
 }

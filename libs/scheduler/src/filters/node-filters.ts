@@ -7,7 +7,7 @@ import { describeMissingCapability, describeSuspendedCapability } from './capabi
 import type { FilterNode, FilterRequest, NodeFilter } from './filter.js';
 import type { Failure } from './reasons.js';
 
-/** Excludes lost, unreachable, draining, cordoned and quarantined nodes. Reports the gravest reason. */
+/** Excludes lost, unreachable, draining, cordoned and quarantined nodes; reports the gravest. */
 export const availability: NodeFilter = {
   names: AVAILABILITY_ORDER,
   check: ({ node: { unavailable } }) => unavailable && { filter: unavailable },
