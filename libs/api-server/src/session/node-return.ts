@@ -46,7 +46,9 @@ export async function returnNode(
     const transaction = state.transaction();
     if (lost || departure !== undefined) {
       putNodeReturn(transaction, state.view(), node);
-      if (lost) putTakenBackReplicas(deps, transaction, nodeId, inventory);
+      // In a store that was rolled back, an operator decides what happens to replicas.
+      if (lost && state.storeRolledBack === undefined)
+        putTakenBackReplicas(deps, transaction, nodeId, inventory);
     } else
       transaction
         .require('node', nodeId, node)

@@ -8,6 +8,7 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
+import { returnNode } from './node-return.js';
 import { putTakenBackReplicas } from './take-back.js';
 
 let bed: ApiTestBed;
@@ -15,6 +16,12 @@ beforeEach(async () => {
   bed = await ApiTestBed.open();
 });
 afterEach(() => bed.stop());
+
+/** A report of the lost replica, which runs ready by its start order. */
+const HEALTHY = create(ReplicaReportSchema, {
+  ...{ replicaId: 'w-1', workloadUid: 'w', containerId: 'c-1' },
+  ...{ phase: Phase.RUNNING, ready: true, orderRevision: 1n },
+});
 
 interface World {
   readonly lost?: object;
@@ -51,11 +58,7 @@ async function takeBack({ lost, replacement, report, workload, node }: World) {
   );
   const transaction = state.transaction();
   putTakenBackReplicas(bed, transaction, 'node-1', [
-    create(ReplicaReportSchema, {
-      ...{ replicaId: 'w-1', workloadUid: 'w', containerId: 'c-1' },
-      ...{ phase: Phase.RUNNING, ready: true, orderRevision: 1n },
-      ...report,
-    }),
+    create(ReplicaReportSchema, { ...HEALTHY, ...report }),
   ]);
   return transaction;
 }
@@ -75,6 +78,16 @@ describe('putTakenBackReplicas', () => {
     expect(record?.orderRevision).toBeGreaterThan(orderedBefore);
     expect(view.replica('w-2')).toBeUndefined();
     expect(view.control('w')?.value.nextSequence).toBe(3n);
+  });
+
+  it('takes no replica back in a store that was rolled back, before an operator decides', async () => {
+    await takeBack({});
+    const { state } = bed;
+    state.reportNewerState({ nodeId: 'node-1', epoch: 0n, orderRevision: 1_000_000n });
+    await returnNode(bed, 'node-1', () => undefined, [HEALTHY]);
+    expect(state.view().node('node-1')?.value.lost).toBe(false);
+    expect(state.view().replica('w-1')?.value.lost).toBe(true);
+    expect(state.view().replica('w-2')).toBeDefined();
   });
 
   it.each([
@@ -100,6 +113,10 @@ describe('putTakenBackReplicas', () => {
 
   it.each<{ readonly name: string } & World>([
     { name: 'is EXCLUSIVE', lost: { stopAfter: { seconds: 4n } } },
+    {
+      name: 'belongs to a workload that is EXCLUSIVE by now',
+      replacement: { stopAfter: { seconds: 4n } },
+    },
     { name: 'is not ready', report: { ready: false } },
     { name: 'is stopping', report: { phase: Phase.STOPPING } },
     { name: 'has not confirmed its start order', report: { orderRevision: 0n } },

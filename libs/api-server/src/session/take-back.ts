@@ -133,13 +133,17 @@ function mapWaitingBySlot(view: ClusterView): Map<string, Stored<ReplicaRecord>>
   return waiting;
 }
 
-/** Returns true for a waiting replica that was created after the loss, without a nomination. */
+/**
+ * Returns true for a waiting replica that was created after the loss, without a nomination, and of
+ * a workload that is not EXCLUSIVE now.
+ */
 function mayReplace(
   lost: ReplicaRecord,
-  { sequence, nominatedNodeId, onlyNodeId }: ReplicaRecord,
+  { sequence, nominatedNodeId, onlyNodeId, stopAfter }: ReplicaRecord,
 ): boolean {
   return (
     sequence > lost.sequence &&
+    stopAfter === undefined &&
     nominatedNodeId === '' &&
     (onlyNodeId === '' || onlyNodeId === lost.nodeId)
   );
