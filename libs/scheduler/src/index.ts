@@ -7,7 +7,7 @@ export type {
   SchedulerFigures,
 } from './cluster.js';
 export type { Placement } from './placement/placement.js';
-export { DEFAULT_MAX_REPLICAS } from './input/node.js';
+export { AVAILABILITY_ORDER, DEFAULT_MAX_REPLICAS } from './input/node.js';
 export type { NodeAvailability, NodeConditions, SchedulerNode } from './input/node.js';
 export type { SchedulerHostPort } from './input/host-ports.js';
 export type {

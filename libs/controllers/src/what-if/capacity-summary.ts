@@ -6,7 +6,7 @@ import {
   type SimulatedHeadroom,
 } from '@cloudless/api';
 import { toNodeId } from '@cloudless/base';
-import type { Cluster } from '@cloudless/scheduler';
+import { AVAILABILITY_ORDER, type Cluster } from '@cloudless/scheduler';
 
 /** Most zones in a summary; a cluster with more has a zone for each machine. */
 const MAX_ZONES = 64;
@@ -25,8 +25,7 @@ export function summarizeCapacity(
     const node = cluster.node(toNodeId(id));
     const usage = cluster.usage(toNodeId(id));
     if (node === undefined || usage === undefined) continue;
-    const { lost, draining, cordoned, quarantined } = node.availability ?? {};
-    if ([lost, draining, cordoned, quarantined].includes(true)) continue;
+    if (AVAILABILITY_ORDER.some((condition) => node.availability?.[condition] === true)) continue;
     const name = formatZone(node);
     const zone = zones.get(name) ?? create(SimulatedHeadroomSchema, { zone: name });
     zones.set(name, zone);
