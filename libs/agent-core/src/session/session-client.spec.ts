@@ -82,13 +82,17 @@ describe('SessionClient', () => {
     ]);
   });
 
-  it('opens a new session with the addresses of the machine when they change', async () => {
+  it('opens a new session when the machine has a new address, and none when one is gone', async () => {
     const testBed = new AgentTestBed();
     testBed.proxyAddress = { address: '', hostId: 'h' };
     await testBed.start();
     const machineAddresses = ['10.0.0.5', '203.0.113.9'];
     testBed.proxyAddress = { address: '', hostId: 'h', machineAddresses };
     await testBed.clock.advance(60_000);
+    for (const present of [['10.0.0.5'], machineAddresses]) {
+      testBed.proxyAddress = { address: '', hostId: 'h', machineAddresses: present };
+      await testBed.clock.advance(60_000);
+    }
     const reported = testBed.coordinator.hellos.map(({ network }) => network?.machineAddresses);
     expect(reported.map((each) => each?.addresses)).toEqual([undefined, machineAddresses]);
   });

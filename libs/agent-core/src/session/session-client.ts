@@ -38,6 +38,8 @@ export class SessionClient {
   private isUnknownToCoordinator = false;
   /** What the newest Hello says about the capabilities and the network of this node. */
   private announced = '';
+  /** The addresses of the machine in the last Hello. */
+  private announcedAddresses: ReadonlySet<string> = new Set();
   /** What the Goodbye of this agent says. */
   private departure: Departure = { reason: 'the agent is stopping', replicasContinue: true };
   /** Ends the current session; the next session begins soon. */
@@ -63,10 +65,12 @@ export class SessionClient {
 
   /**
    * Sends the usage and the conditions now, if there is a session. Ends the session, so that a new
-   * session begins, when its Hello has other capabilities or addresses.
+   * session begins, when its Hello has other capabilities, another address of the network proxy, or
+   * an address of the machine that the last Hello did not have. An address that has gone is reported
+   * by the next session: the address of a bridge comes and goes with its containers.
    */
   sendUsage(): void {
-    if (this.outbox !== undefined && this.describeVolatile() !== this.announced) {
+    if (this.outbox !== undefined && this.hasNews()) {
       this.endSession(
         new CloudlessError(
           'unavailable',
@@ -219,6 +223,7 @@ export class SessionClient {
   private *createFirstMessages(): Generator<AgentMessage['message']> {
     const { node, identity, bootId, capabilities, nodeMonitor, replicas } = this.options;
     this.announced = this.describeVolatile();
+    this.announcedAddresses = new Set(node().network?.machineAddresses);
     yield {
       case: 'hello',
       value: toHello(node(), identity.current, {
@@ -231,11 +236,20 @@ export class SessionClient {
     for (const value of toInventory(replicas.listReports())) yield { case: 'inventory', value };
   }
 
-  /** Returns a text that is equal while a Hello would say the same about capabilities and network. */
+  /** Returns true when a new session has something to report that the last Hello did not contain. */
+  private hasNews(): boolean {
+    const { machineAddresses = [] } = this.options.node().network ?? {};
+    return (
+      this.describeVolatile() !== this.announced ||
+      machineAddresses.some((address) => !this.announcedAddresses.has(address))
+    );
+  }
+
+  /** Returns a text that is equal while a Hello has the same capabilities and proxy address. */
   private describeVolatile(): string {
     const { capabilities, node } = this.options;
-    const { address = '', machineAddresses = [] } = node().network ?? {};
-    return [address, ...machineAddresses, ...[...capabilities()].sort()].join(' ');
+    const { address = '' } = node().network ?? {};
+    return [address, ...[...capabilities()].sort()].join(' ');
   }
 
   /** Joins the cluster or renews an expired certificate, if the cluster has identities. */
