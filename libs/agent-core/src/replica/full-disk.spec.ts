@@ -218,6 +218,17 @@ describe('A start order on a node whose disk is full', () => {
     expect(testBed.requireReport('web-2').forgotten).toBe(true);
   });
 
+  it('is not given up while a part that may be stored cannot be removed', async () => {
+    const testBed = await createFullNode();
+    testBed.store.removeReplica = () => Promise.reject(new Error('input/output error'));
+    const order = aStartOrder({ replicaId: 'web-2', revision: 30n });
+    for (let repeats = 0; repeats < 20; repeats += 1) await send(testBed, order);
+    expect(testBed.summarizeReport('web-2')).toMatchObject({
+      phase: 'STARTING',
+      reason: `cannot start: ${NO_SPACE}`,
+    });
+  });
+
   it('is never given up for a replica that has run on the node', async () => {
     const testBed = await createFullNode();
     testBed.bootId = 'boot-2';

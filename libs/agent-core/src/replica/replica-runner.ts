@@ -1,5 +1,6 @@
 import {
   errorFields,
+  errorKindOf,
   errorMessageOf,
   type ContainerId,
   type Log,
@@ -14,7 +15,7 @@ import { ContainerChecks } from './container-checks.js';
 import { ContainerRemoval } from './container-removal.js';
 import { ContainerStarts } from './container-starts.js';
 import { withNextStart } from './next-start.js';
-import { describeNotStored, GIVE_UP_START_MS } from './order-storage.js';
+import { describeNotStored, GIVE_UP_START_MS, mayGiveUpStart } from './order-storage.js';
 import { hasFailed, reduceReplica } from './reduce-replica.js';
 import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaLease } from './replica-lease.js';
@@ -152,8 +153,13 @@ export class ReplicaRunner implements ReplicaHost {
     await this.lease.restore();
     const nowMs = this.deps.clock.now();
     this.refusedSinceMs ??= nowMs;
-    const kind =
-      nowMs - this.refusedSinceMs >= GIVE_UP_START_MS ? 'startGivenUp' : 'startNotStored';
+    const mayGiveUp =
+      errorKindOf(reason) === 'exhausted' &&
+      nowMs - this.refusedSinceMs >= GIVE_UP_START_MS &&
+      mayGiveUpStart(this.state);
+    // A save that fails at its end may have stored the order, which the next agent would carry out.
+    const isGivenUp = mayGiveUp && (await this.storage.tryRemove(this.state.replicaId));
+    const kind = isGivenUp ? 'startGivenUp' : 'startNotStored';
     this.apply({ kind, reason: describeNotStored(reason) });
     return { kind: 'failed' };
   }

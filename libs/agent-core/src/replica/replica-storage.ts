@@ -112,6 +112,20 @@ export class ReplicaStorage {
   }
 
   /**
+   * Removes all that is stored of a replica, in the present turn of {@link enqueue}.
+   * @returns False when the removal failed, which is logged.
+   */
+  async tryRemove(replicaId: string): Promise<boolean> {
+    try {
+      await this.store.removeReplica(replicaId);
+      return true;
+    } catch (reason) {
+      this.log.warn('replica not removed', errorFields(reason));
+      return false;
+    }
+  }
+
+  /**
    * Removes the stored data of the replica after all earlier writes.
    * @param onRemoved - Called before a later write can begin.
    */
