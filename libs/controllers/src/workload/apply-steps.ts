@@ -258,9 +258,11 @@ export function stopReplica(
         toCanonicalVersion(view, value.uid, workload.value.version)
       ? 'scaled down or moved'
       : 'replaced by another version';
+  // Newer than the start order also when that order has the revision of its own commit.
+  const orderRevision = revision > value.orderRevision ? revision : value.orderRevision + 1n;
   transaction.updateReplica(
     replica,
-    copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }),
+    copyReplica(value, { desiredRunning: false, stopReason, orderRevision }),
   );
 }
 

@@ -376,8 +376,8 @@ export class WorkloadReconciler {
       .put('control', uid, nextControl)
       .require('workload', uid, workload);
     let isCommitted = false;
-    placement?.reserve();
     try {
+      placement?.reserve();
       const result = await commitPart(state, transaction);
       isCommitted = result.kind === 'committed';
       return result;
