@@ -32,8 +32,11 @@ export async function printNotesOfServices(
   for (const service of services) {
     if (listServiceNotes(service).length === 0) continue;
     const { namespace, name } = service;
+    // The services are applied: a failure to read one again shows the earlier notes.
     const present = hasNewWorkloads
-      ? await session.network.getService({ namespace, name }, session.getCallOptions())
+      ? await session.network
+          .getService({ namespace, name }, session.getCallOptions())
+          .catch(() => service)
       : service;
     await printServiceNotes(session, present);
   }
