@@ -170,6 +170,44 @@ describe('NewReplicaPlacer', () => {
     expect([reservedOn('node-1'), reservedOn('node-2')]).toEqual([0, 2_000]);
   });
 
+  it('places no later replica of a decision on a node that is cordoned after its first commit', async () => {
+    await openWith('node-1', 'node-2', 'node-3', 'node-4');
+    const commit = bed.state.commit.bind(bed.state);
+    let commits = 0;
+    bed.state.commit = async (transaction) => {
+      commits += 1;
+      if (commits === 2) await bed.changeNode('node-1', { cordoned: true });
+      return commit(transaction);
+    };
+    await bed.createWorkload({ replicas: 110, ...cpu(100) });
+    await bed.advance();
+    const onFirst = bed.replicas().filter(({ nodeId }) => nodeId === 'node-1');
+    expect(onFirst.every(({ sequence }) => sequence <= 45n)).toBe(true);
+    expect(bed.replicas().filter(({ nodeId }) => nodeId !== '')).toHaveLength(110);
+    expect(reservedOn('node-1')).toBe(100 * onFirst.length);
+  });
+
+  it('gives back the nodes of the whole decision when a later commit fails', async () => {
+    await openWith('node-1', 'node-2');
+    const commit = bed.state.commit.bind(bed.state);
+    let commits = 0;
+    bed.state.commit = (transaction) => {
+      commits += 1;
+      return commits === 2
+        ? Promise.reject(new Error('the store does not answer'))
+        : commit(transaction);
+    };
+    await bed.createWorkload({ replicas: 60, ...cpu(100) });
+    const sumReserved = () => (reservedOn('node-1') ?? 0) + (reservedOn('node-2') ?? 0);
+    expect(sumReserved()).toBe(6_000);
+    await bed.advance(10);
+    expect(bed.replicas()).toHaveLength(45);
+    expect(sumReserved()).toBe(4_500);
+    await bed.advance(1_000);
+    expect(nodesOf().filter((nodeId) => nodeId !== '')).toHaveLength(60);
+    expect(sumReserved()).toBe(6_000);
+  });
+
   it('gives reservations back when the commit fails', async () => {
     await openWith('node-1');
     const commit = bed.state.commit.bind(bed.state);

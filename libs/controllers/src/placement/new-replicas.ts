@@ -1,9 +1,15 @@
 import { ReplicaStatus_Phase as Phase, Rollout_Strategy as Strategy } from '@cloudless/api';
-import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import {
   noMeter,
+  replicaIdOf,
   toNodeId,
-  toReplicaId,
+  toWorkloadId,
   type Clock,
   type Counter,
   type Meter,
@@ -28,6 +34,9 @@ import { toPlacementRequest, toReservation } from './scheduler-input.js';
  * the replica and for its node; a transaction allows 100.
  */
 export const MAX_CREATED_WITH_NODES = 45;
+
+/** Most nodes that one decision of the scheduler chooses, for several transactions. */
+const MAX_CHOSEN = 8 * MAX_CREATED_WITH_NODES;
 
 export interface NewReplicaPlacerDeps {
   readonly state: Pick<ClusterState, 'view'>;
@@ -66,7 +75,7 @@ export class NewReplicaPlacer {
   }
 
   /**
-   * Begins the placement of new replicas of one version.
+   * Begins the placement of new replicas of one version. The caller has to close the placement.
    * @returns Undefined when the placer has to decide about these replicas after their creation: when
    *   replicas of this or a more urgent batch wait already; for a blue/green rollout, which places a
    *   set as a whole; and while replicas leave nodes on request.
@@ -97,10 +106,16 @@ interface NewPlacementDeps extends NewReplicaPlacerDeps {
   readonly inProgress: Set<NewPlacement>;
 }
 
-/** The nodes of the replicas that one transaction creates. */
+/**
+ * The nodes of the replicas that the transactions of one decision create, one after the other. Nodes
+ * are chosen for several transactions at once, and reserved from then on.
+ */
 export class NewPlacement {
-  private chosen: readonly Extract<Placement, { readonly placed: true }>[] = [];
-  private placed: readonly ReplicaRecord[] = [];
+  private chosen: readonly ChosenNode[] = [];
+  /** Number of chosen nodes that transactions have taken. */
+  private taken = 0;
+  /** Ids of the replicas whose nodes are reserved and not committed. */
+  private readonly uncommitted = new Set<string>();
 
   constructor(
     private readonly deps: NewPlacementDeps,
@@ -109,36 +124,102 @@ export class NewPlacement {
     private readonly version: number,
   ) {}
 
-  /** Number of replicas with a node. */
-  get size(): number {
-    return this.chosen.length;
+  /** True when transactions have taken all chosen nodes. */
+  get isUsedUp(): boolean {
+    return this.taken >= this.chosen.length;
   }
 
-  /** Chooses nodes for `count` replicas, or for the first of them when others fit no node. */
-  choose(count: number): void {
+  /**
+   * Chooses and reserves nodes for up to `count` replicas; for the first of them when others fit no
+   * node.
+   * @param firstSequence - Sequence number of the first replica; the others follow without gaps.
+   */
+  choose(count: number, firstSequence: bigint): void {
     const { uid } = this.workload;
     const template = this.view.version(uid, this.version)?.template;
     if (template === undefined) return;
     let placements: readonly Placement[];
     try {
-      placements = this.deps.cluster.place(toPlacementRequest(this.workload, template), count);
+      const request = toPlacementRequest(this.workload, template);
+      placements = this.deps.cluster.place(request, Math.min(count, MAX_CHOSEN));
     } catch {
       // The placer meets the same failure, and records the failure as the reason of the replicas.
       return;
     }
-    this.chosen = placements.filter(
-      (placement) => placement.placed && this.view.node(placement.nodeId) !== undefined,
-    ) as typeof this.chosen;
+    this.chosen = placements.flatMap((placement): readonly ChosenNode[] => {
+      const node = placement.placed ? this.view.node(placement.nodeId) : undefined;
+      return placement.placed && node !== undefined ? [{ node, score: placement.score }] : [];
+    });
+    const replicas = this.chosen.map(({ node }, index) => ({
+      replicaId: replicaIdOf(toWorkloadId(uid), Number(firstSequence) + index),
+      nodeId: toNodeId(node.value.id),
+    }));
+    const [first] = replicas;
+    if (first === undefined) return;
+    const replica = { id: first.replicaId, uid, desiredRunning: true, nominatedNodeId: '' };
+    const reservation = toReservation(
+      this.workload,
+      { ...replica, nodeId: first.nodeId },
+      template,
+    );
+    this.deps.cluster.reserveAll(reservation, replicas);
+    for (const { replicaId } of replicas) this.uncommitted.add(replicaId);
+    this.deps.inProgress.add(this);
   }
+
+  /** Returns the nodes of the next `count` replicas, which one transaction creates. */
+  take(count: number): PlacedCreation {
+    const chosen = this.chosen.slice(this.taken, this.taken + count);
+    this.taken += chosen.length;
+    return new PlacedCreation(
+      { ...this.deps, view: this.view, workload: this.workload },
+      chosen,
+      (replicas) => {
+        for (const { id } of replicas) this.uncommitted.delete(id);
+        if (this.uncommitted.size === 0) this.deps.inProgress.delete(this);
+      },
+    );
+  }
+
+  /** Gives back all reservations of replicas that were not committed. */
+  close(): void {
+    const { state, cluster, inProgress } = this.deps;
+    for (const id of this.uncommitted) refreshReservation(cluster, state.view(), id);
+    this.uncommitted.clear();
+    inProgress.delete(this);
+  }
+}
+
+interface ChosenNode {
+  /** The node as of the decision. */
+  readonly node: Stored<NodeRecord>;
+  readonly score: number;
+}
+
+interface PlacedCreationDeps extends Pick<NewPlacementDeps, 'placements' | 'recordsBeingPlaced'> {
+  readonly view: ClusterView;
+  readonly workload: WorkloadRecord;
+}
+
+/** The nodes of the replicas that one transaction creates. */
+export class PlacedCreation {
+  private placed: readonly ReplicaRecord[] = [];
+
+  /** @param onCommitted - Receives the replicas that were committed with their nodes. */
+  constructor(
+    private readonly deps: PlacedCreationDeps,
+    private readonly chosen: readonly ChosenNode[],
+    private readonly onCommitted: (replicas: readonly ReplicaRecord[]) => void,
+  ) {}
 
   /** Returns the fields for the record of the replica with this index; none when no node fits. */
   getFields(index: number): Partial<ReplicaRecord> {
-    const nodeId = this.chosen[index]?.nodeId;
-    if (nodeId === undefined) return {};
+    const node = this.chosen[index]?.node;
+    if (node === undefined) return {};
     // A store without the creation is recognised by an order that is newer than the store. So the
     // order has the earliest revision that the commit can get, and not that of the decision.
-    const orderRevision = this.view.revision + 1n;
-    return { nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision };
+    const orderRevision = this.deps.view.revision + 1n;
+    return { nodeId: node.value.id, phase: Phase.ASSIGNED, reason: '', orderRevision };
   }
 
   /**
@@ -151,45 +232,28 @@ export class NewPlacement {
     created: readonly ReplicaRecord[],
     causedBy: EventInit | undefined,
   ): void {
+    const { view, workload } = this.deps;
     this.placed = created.slice(0, this.chosen.length);
     if (this.placed.length === 0) return;
-    for (const nodeId of new Set(this.placed.map((replica) => replica.nodeId))) {
-      // A node that was cordoned, changed or removed since the decision may no longer fit.
-      const node = this.view.node(nodeId);
-      if (node !== undefined) transaction.require('node', nodeId, node);
-    }
-    const placed = this.chosen.map(({ nodeId, score }, index) => ({
-      replica: created[index] as ReplicaRecord,
-      nodeId,
-      score,
+    // A node that was cordoned, changed or removed since the decision may no longer fit.
+    for (const { node } of this.chosen) transaction.require('node', node.value.id, node);
+    const placed = this.placed.map((replica, index) => ({
+      ...{ replica, nodeId: replica.nodeId, score: this.chosen[index]?.score ?? 0 },
     }));
-    const decisionId = `schedule/${this.workload.uid}@${this.view.revision}`;
-    const facts = { view: this.view, workload: this.workload, decisionId, causedBy };
-    transaction.event(createPlacedEvent(facts, placed));
+    const decisionId = `schedule/${workload.uid}@${view.revision}`;
+    transaction.event(createPlacedEvent({ view, workload, decisionId, causedBy }, placed));
   }
 
-  /** Reserves the nodes, before the commit of the transaction. */
-  reserve(): void {
-    const [first] = this.placed;
-    const template = this.view.version(this.workload.uid, this.version)?.template;
-    if (first === undefined || template === undefined) return;
-    this.deps.inProgress.add(this);
-    this.deps.cluster.reserveAll(
-      toReservation(this.workload, first, template),
-      this.placed.map(({ id, nodeId }) => ({
-        replicaId: toReplicaId(id),
-        nodeId: toNodeId(nodeId),
-      })),
-    );
+  /** Call this method before the commit of the transaction. */
+  begin(): void {
     for (const replica of this.placed) this.deps.recordsBeingPlaced?.add(replica);
   }
 
-  /** Gives the reservations back unless the transaction was committed. */
+  /** Call this method at the end of the commit. */
   end(isCommitted: boolean): void {
-    const { state, cluster, placements, recordsBeingPlaced, inProgress } = this.deps;
-    inProgress.delete(this);
-    for (const replica of this.placed) recordsBeingPlaced?.delete(replica);
-    if (isCommitted) placements.add(this.placed.length, { result: 'placed' });
-    else for (const { id } of this.placed) refreshReservation(cluster, state.view(), id);
+    for (const replica of this.placed) this.deps.recordsBeingPlaced?.delete(replica);
+    if (!isCommitted) return;
+    this.deps.placements.add(this.placed.length, { result: 'placed' });
+    this.onCommitted(this.placed);
   }
 }

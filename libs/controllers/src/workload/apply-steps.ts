@@ -14,6 +14,7 @@ import {
   MAX_CREATED_WITH_NODES,
   type NewPlacement,
   type NewReplicaPlacer,
+  type PlacedCreation,
 } from '../placement/new-replicas.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 import { isFinished } from '../replica/finished.js';
@@ -27,7 +28,7 @@ export interface AppliedSteps extends ReplicaSteps {
   /** Milliseconds until the next slot may be filled; undefined when no slot is in back-off. */
   readonly retryDelayMs: number | undefined;
   /** The nodes of the created replicas. Undefined when the placer decides after the creation. */
-  readonly placement: NewPlacement | undefined;
+  readonly placement: PlacedCreation | undefined;
 }
 
 /** A replica to create: all that differs between the replicas of one version. */
@@ -53,6 +54,8 @@ export class StepQueue {
   /** Common fields of the new replicas, by version. */
   private readonly blueprints = new Map<number, ReplicaRecord>();
   private next = 0;
+  /** The nodes that are chosen and not all taken; undefined when the placer chooses them. */
+  private placement: NewPlacement | undefined;
 
   /**
    * @param pass - The pass that made the decision.
@@ -97,8 +100,8 @@ export class StepQueue {
     const creations: Creation[] = [];
     const stopped: ReplicaRecord[] = [];
     let retryDelayMs: number | undefined;
-    const placement = this.beginPlacement(pass);
-    const limit = placement === undefined ? MAX_REPLICA_WRITES : MAX_CREATED_WITH_NODES;
+    this.preparePlacement(pass);
+    const limit = this.placement === undefined ? MAX_REPLICA_WRITES : MAX_CREATED_WITH_NODES;
     for (; creations.length + stopped.length < limit; this.next += 1) {
       const step = this.steps[this.next];
       if (step === undefined || (createsOnly && step.kind !== 'createReplica')) break;
@@ -116,16 +119,27 @@ export class StepQueue {
         stopped.push(replica.value);
       }
     }
-    placement?.choose(creations.length);
+    const placement = this.placement?.take(creations.length);
     const created = creations.map((creation, index) =>
       this.createReplica(pass, creation, placement?.getFields(index)),
     );
     return { created, stopped, retryDelayMs, placement };
   }
 
-  private beginPlacement(pass: WorkloadPass): NewPlacement | undefined {
-    if (this.newVersion === undefined || this.isEmpty) return undefined;
-    return this.newReplicas?.begin(pass, selectRecordedVersion(pass, this.newVersion));
+  /** Gives back the nodes that were reserved for replicas of this decision and not committed. */
+  close(): void {
+    this.placement?.close();
+    this.placement = undefined;
+  }
+
+  /** Chooses nodes for the next replicas, if the nodes are chosen before the commit. */
+  private preparePlacement(pass: WorkloadPass): void {
+    if (this.placement?.isUsedUp === false) return;
+    this.close();
+    if (this.newVersion === undefined || this.isEmpty) return;
+    const version = selectRecordedVersion(pass, this.newVersion);
+    this.placement = this.newReplicas?.begin(pass, version);
+    this.placement?.choose(this.steps.length - this.next, pass.nextControl.nextSequence);
   }
 
   private createReplica(

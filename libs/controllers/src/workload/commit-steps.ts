@@ -2,7 +2,7 @@ import type { WorkResult } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { commitPart } from '../common/commit.js';
 import { copyControl } from '../common/control-copy.js';
-import type { NewPlacement } from '../placement/new-replicas.js';
+import type { PlacedCreation } from '../placement/new-replicas.js';
 import type { AppliedSteps, StepQueue } from './apply-steps.js';
 import type { StepEvents } from './step-events.js';
 import type { WorkloadPass } from './workload-pass.js';
@@ -29,7 +29,7 @@ export interface StepCommitDeps {
    * Commits one transaction of the decision.
    * @param placement - The nodes of the new replicas, if the transaction assigns them.
    */
-  commit(pass: WorkloadPass, placement: NewPlacement | undefined): ReturnType<typeof commitPart>;
+  commit(pass: WorkloadPass, placement: PlacedCreation | undefined): ReturnType<typeof commitPart>;
   /**
    * Returns true when the rest of the steps needs a new decision.
    * @param created - Replicas that the decision has created so far.

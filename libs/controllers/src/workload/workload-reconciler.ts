@@ -18,7 +18,7 @@ import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
 import { isSameControl } from '../common/control-copy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
-import type { NewPlacement, NewReplicaPlacer } from '../placement/new-replicas.js';
+import type { NewReplicaPlacer, PlacedCreation } from '../placement/new-replicas.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { ObservationCache } from '../rollout/observation-cache.js';
@@ -306,23 +306,28 @@ export class WorkloadReconciler {
       now,
       this.deps.newReplicas,
     );
-    const first = queue.apply(pass);
-    const events = new StepEvents(pass, observed);
-    const creation = events.add(pass, first);
-    first.placement?.addTo(transaction, first.created, creation);
-    requireReadinessGuard(pass, observed, steps);
-    pruneVersions(pass, pass.versions);
-    const wakeInMs = advance.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
-    const nextPassMs = Math.min(
-      ...[input.recheckInMs, first.retryDelayMs, wakeInMs].map(
-        (ms) => ms ?? Number.POSITIVE_INFINITY,
-      ),
-    );
-    this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
-    if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
-      return this.commitSteps(pass, { queue, events, first });
-    const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
-    return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
+    try {
+      const first = queue.apply(pass);
+      const events = new StepEvents(pass, observed);
+      const creation = events.add(pass, first);
+      first.placement?.addTo(transaction, first.created, creation);
+      requireReadinessGuard(pass, observed, steps);
+      pruneVersions(pass, pass.versions);
+      const wakeInMs =
+        advance.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
+      const nextPassMs = Math.min(
+        ...[input.recheckInMs, first.retryDelayMs, wakeInMs].map(
+          (ms) => ms ?? Number.POSITIVE_INFINITY,
+        ),
+      );
+      this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
+      if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
+        return await this.commitSteps(pass, { queue, events, first });
+      const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
+      return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
+    } finally {
+      queue.close();
+    }
   }
 
   private async commitSteps(pass: WorkloadPass, steps: DecidedSteps): Promise<WorkResult> {
@@ -365,7 +370,7 @@ export class WorkloadReconciler {
    */
   private async commitPass(
     pass: WorkloadPass,
-    placement?: NewPlacement,
+    placement?: PlacedCreation,
   ): ReturnType<typeof commitPart> {
     const { workload, control, transaction, nextControl } = pass;
     const { uid } = workload.value;
@@ -376,8 +381,8 @@ export class WorkloadReconciler {
       .put('control', uid, nextControl)
       .require('workload', uid, workload);
     let isCommitted = false;
+    placement?.begin();
     try {
-      placement?.reserve();
       const result = await commitPart(state, transaction);
       isCommitted = result.kind === 'committed';
       return result;
