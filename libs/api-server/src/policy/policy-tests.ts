@@ -12,13 +12,13 @@ import {
   type TestPolicyResponse,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
 import { InvalidInputError, type Violation } from '@cloudless/base';
 import { toNameKeyId, type ClusterView } from '@cloudless/cluster-state';
 import { evaluatePolicies, type CompiledPolicy, type PolicySet } from '@cloudless/policy';
 import { CallAccess } from '../access/call-access.js';
 import { getSpec, requireWorkload } from '../lookup.js';
 import type { ReadDeps } from '../ports.js';
+import { listWorkloadsAfter } from '../workload/workloads-by-name.js';
 import { compileSpec, countExpressions } from './policy-input.js';
 import { MAX_EXPRESSIONS } from './policy-handlers.js';
 import { getPolicySpec } from './policy-lookup.js';
@@ -145,18 +145,4 @@ function checkTarget({ name, spec, violationsOnly, pageSize, pageToken }: TestPo
     ...(pageToken === '' ? [] : [{ field: 'page_token', message }]),
   ];
   if (violations.length > 0) throw new InvalidInputError(violations);
-}
-
-function* listWorkloadsAfter(
-  view: ClusterView,
-  namespace: string,
-  after: string | undefined,
-): Generator<WorkloadRecord, void> {
-  const prefix = namespace === '' ? '' : toNameKeyId(namespace, '');
-  for (const { value } of view.workloadsByName(
-    after === undefined || after < prefix ? prefix : after,
-  )) {
-    if (namespace !== '' && value.namespace !== namespace) return;
-    yield value;
-  }
 }
