@@ -3398,7 +3398,8 @@ export const ReplicaStatusSchema: GenMessage<ReplicaStatus> = /*@__PURE__*/
   messageDesc(file_cloudless_api_workload, 37);
 
 /**
- * Position in the life of a replica. A phase never goes back.
+ * Position in the life of a replica. A phase never goes back, but for a replica of a lost node that
+ * continues when its node returns: FAILED becomes RUNNING.
  *
  * @generated from enum cloudless.api.ReplicaStatus.Phase
  */
