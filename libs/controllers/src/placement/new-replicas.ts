@@ -212,6 +212,11 @@ export class PlacedCreation {
     private readonly onCommitted: (replicas: readonly ReplicaRecord[]) => void,
   ) {}
 
+  /** Number of replicas with a node. */
+  get size(): number {
+    return this.chosen.length;
+  }
+
   /** Returns the fields for the record of the replica with this index; none when no node fits. */
   getFields(index: number): Partial<ReplicaRecord> {
     const node = this.chosen[index]?.node;

@@ -374,7 +374,7 @@ export class WorkloadReconciler {
   ): ReturnType<typeof commitPart> {
     const { workload, control, transaction, nextControl } = pass;
     const { uid } = workload.value;
-    const { state } = this.deps;
+    const { state, tracer = noTracer } = this.deps;
     this.ownControls.add(nextControl);
     transaction
       .require('control', uid, control)
@@ -383,7 +383,16 @@ export class WorkloadReconciler {
     let isCommitted = false;
     placement?.begin();
     try {
-      const result = await commitPart(state, transaction);
+      const commit = (): ReturnType<typeof commitPart> => commitPart(state, transaction);
+      const result =
+        placement === undefined || placement.size === 0
+          ? await commit()
+          : await tracer.follow(
+              uid,
+              'place replicas',
+              { workloadId: uid, replicas: placement.size },
+              commit,
+            );
       isCommitted = result.kind === 'committed';
       return result;
     } finally {
