@@ -46,7 +46,7 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
     checker: 'checks/commit-checkers.ts',
     expectedViolation:
       /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
-    seed: 23,
+    seed: 14,
   },
   {
     name: 'traffic switched to a new replica set that was not ready',
