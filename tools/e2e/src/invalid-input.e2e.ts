@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   Event_Category as Category,
+  RolloutStatus_Phase,
   type Rollout_Strategy,
   type WorkloadSpec_Mode,
 } from '@cloudless/api';
@@ -30,6 +31,11 @@ beforeAll(async () => {
     spec: { ...QUICK, command: ['sleep', '1000'], replicas: 1 },
   });
   await cluster.waitUntilSettled('there');
+  // The end of the rollout adds an event.
+  await cluster.waitForWorkload(
+    'there',
+    ({ status }) => status?.rollout?.phase === RolloutStatus_Phase.COMPLETED,
+  );
 });
 afterAll(() => cluster.stop());
 
