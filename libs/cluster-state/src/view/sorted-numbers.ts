@@ -1,9 +1,12 @@
+import { findFirst } from '@cloudless/base';
+
 /** Most numbers of one chunk: a change moves at most as many numbers, and as many chunks. */
 const MAX_CHUNK = 1_024;
 
 /**
- * A set of numbers in ascending order, for the indexes of very many records: adding and deleting
- * search two lists and move the numbers of one chunk. Numbers that arrive in order are appended.
+ * A set of numbers with its lowest and its highest number, for very many records: adding and
+ * deleting search two lists and move the numbers of one chunk. Numbers that arrive in order are
+ * appended.
  */
 export class SortedNumbers {
   /** Ascending chunks of ascending numbers. No chunk is empty. */
@@ -28,7 +31,7 @@ export class SortedNumbers {
     }
     const at = this.findChunk(value);
     const chunk = chunks[at] as number[];
-    const index = findFirst(chunk.length, (candidate) => (chunk[candidate] as number) >= value);
+    const index = findFirst(chunk, (candidate) => candidate >= value);
     if (chunk[index] === value) return;
     chunk.splice(index, 0, value);
     if (chunk.length > MAX_CHUNK) chunks.splice(at + 1, 0, chunk.splice(MAX_CHUNK / 2));
@@ -39,42 +42,14 @@ export class SortedNumbers {
     const at = this.findChunk(value);
     const chunk = this.chunks[at];
     if (chunk === undefined) return;
-    const index = findFirst(chunk.length, (candidate) => (chunk[candidate] as number) >= value);
+    const index = findFirst(chunk, (candidate) => candidate >= value);
     if (chunk[index] !== value) return;
     if (chunk.length === 1) this.chunks.splice(at, 1);
     else chunk.splice(index, 1);
   }
 
-  /**
-   * Lists numbers in ascending order. The set must not change during the iteration.
-   * @param after - Only numbers above this number. Default: all numbers.
-   */
-  *after(after = -Infinity): Generator<number, void> {
-    const { chunks } = this;
-    let at = this.findChunk(after);
-    const chunk = chunks[at] ?? [];
-    let index = findFirst(chunk.length, (candidate) => (chunk[candidate] as number) > after);
-    for (; at < chunks.length; at += 1, index = 0) {
-      const { length } = chunks[at] as number[];
-      for (; index < length; index += 1) yield (chunks[at] as number[])[index] as number;
-    }
-  }
-
   /** Returns the index of the first chunk whose last number is not below `value`. */
   private findChunk(value: number): number {
-    const { chunks } = this;
-    return findFirst(chunks.length, (at) => (chunks[at]?.at(-1) as number) >= value);
+    return findFirst(this.chunks, (chunk) => (chunk.at(-1) as number) >= value);
   }
-}
-
-/** Returns the first index below `length` that passes a test, which no index after it fails. */
-function findFirst(length: number, passes: (index: number) => boolean): number {
-  let low = 0;
-  let high = length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (passes(middle)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }

@@ -1,6 +1,6 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
+import { findFirst } from '@cloudless/base';
 import { waitsForNode, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
-import { findFirst } from './find-first.js';
 import { WaitingReplicas } from './waiting-replicas.js';
 
 /**

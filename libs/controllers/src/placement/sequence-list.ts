@@ -1,4 +1,4 @@
-import { findFirst } from './find-first.js';
+import { findFirst } from '@cloudless/base';
 
 /** Most entries of one block: a change moves at most this many, and a million make 2 000 blocks. */
 const MAX_BLOCK = 512;
