@@ -360,7 +360,7 @@ class ReplicaWatch {
     if (this.deleted.size === 0 || !this.queue.isEmpty) return;
     const view = this.deps.state.view();
     for (const uid of this.deleted) {
-      if (view.replicaTally(uid).total > 0) continue;
+      if (view.replicaCounts(uid).total > 0) continue;
       this.shown.delete(uid);
       this.deleted.delete(uid);
     }

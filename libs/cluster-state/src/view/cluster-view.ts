@@ -34,7 +34,7 @@ import type {
 import type { Revision } from '@cloudless/state-store';
 import type { EventSubject } from './event-index.js';
 import type { Stored } from './record-change.js';
-import type { ReplicaTally } from './replica-tally.js';
+import type { ReplicaCounts } from './replica-counts.js';
 
 /**
  * The cluster's state at one revision. Records are shared and read-only: copy a record to change
@@ -73,7 +73,7 @@ export interface ClusterView {
    * Numbers of the replicas of a workload, without a walk over very many replicas. They may follow
    * later changes: read them before an `await`.
    */
-  replicaTally(uid: string): ReplicaTally;
+  replicaCounts(uid: string): ReplicaCounts;
   /** The replicas with a node. Copy them before an `await`: the iteration follows later changes. */
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
   /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */

@@ -17,13 +17,13 @@ export interface ListedReplicas {
 
 /** Returns the replicas to list in the message of a workload. Reads no other replica. */
 export function getListedReplicas(
-  view: Pick<ClusterView, 'replicasInOrder' | 'replicaTally'>,
+  view: Pick<ClusterView, 'replicasInOrder' | 'replicaCounts'>,
   uid: string,
 ): ListedReplicas {
   const replicas: ReplicaRecord[] = [];
   for (const { value } of view.replicasInOrder(uid)) {
     if (replicas.length === MAX_LISTED_REPLICAS)
-      return { replicas, omitted: view.replicaTally(uid).total - replicas.length };
+      return { replicas, omitted: view.replicaCounts(uid).total - replicas.length };
     replicas.push(value);
   }
   return { replicas, omitted: 0 };

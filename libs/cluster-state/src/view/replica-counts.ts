@@ -1,6 +1,7 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive } from '../records/replicas.js';
+import type { Stored } from './record-change.js';
 import { SortedNumbers } from './sorted-numbers.js';
 
 /** The ends of a set of sequence numbers; undefined when the set is empty. */
@@ -13,7 +14,7 @@ export interface SequenceEnds {
  * Numbers of the replicas of a workload that have one version. Live replicas have not ended and are
  * not lost; staying replicas are live and not ordered to stop.
  */
-export interface VersionTally {
+export interface VersionCounts {
   readonly live: number;
   readonly staying: number;
   /** Staying replicas that are ready. */
@@ -36,22 +37,23 @@ export interface VersionTally {
 }
 
 /** The replicas of a workload as numbers. */
-export interface ReplicaTally {
+export interface ReplicaCounts {
   /** Number of all records, those of ended and lost replicas included. */
   readonly total: number;
-  readonly byVersion: ReadonlyMap<number, VersionTally>;
+  readonly byVersion: ReadonlyMap<number, VersionCounts>;
 }
 
-/** A tally that is kept up to date with each change of a replica. */
-export class RunningTally implements ReplicaTally {
+/** Counts that are kept up to date with each change of a replica. */
+export class RunningCounts implements ReplicaCounts {
   total = 0;
-  readonly byVersion = new Map<number, Counts>();
+  readonly byVersion = new Map<number, RunningVersionCounts>();
 
   /** @param sequence - Sequence number of the replica. */
   add(replica: ReplicaRecord, sequence: number): void {
     this.total += 1;
     let counts = this.byVersion.get(replica.version);
-    if (counts === undefined) this.byVersion.set(replica.version, (counts = new Counts()));
+    if (counts === undefined)
+      this.byVersion.set(replica.version, (counts = new RunningVersionCounts()));
     counts.change(replica, sequence, 1);
   }
 
@@ -65,7 +67,7 @@ export class RunningTally implements ReplicaTally {
   }
 }
 
-class Counts implements VersionTally {
+class RunningVersionCounts implements VersionCounts {
   records = 0;
   live = 0;
   staying = 0;
@@ -115,8 +117,8 @@ class Counts implements VersionTally {
 }
 
 /** Counts replicas one by one. */
-export function tallyReplicas(replicas: Iterable<ReplicaRecord>): ReplicaTally {
-  const tally = new RunningTally();
-  for (const replica of replicas) tally.add(replica, Number(replica.sequence));
-  return tally;
+export function countReplicas(replicas: Iterable<Stored<ReplicaRecord>>): RunningCounts {
+  const counts = new RunningCounts();
+  for (const { value } of replicas) counts.add(value, Number(value.sequence));
+  return counts;
 }

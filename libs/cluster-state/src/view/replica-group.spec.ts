@@ -3,7 +3,7 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { createReplicaRecord } from '../records/replicas.js';
 import { ReplicaGroup } from './replica-group.js';
-import { tallyReplicas, type ReplicaTally } from './replica-tally.js';
+import { countReplicas, type ReplicaCounts } from './replica-counts.js';
 
 const UID = 'web';
 const toStored = (sequence: number, fields: Partial<ReplicaRecord> = {}) => ({
@@ -17,7 +17,7 @@ const toStored = (sequence: number, fields: Partial<ReplicaRecord> = {}) => ({
 });
 const range = (first: number, last: number): number[] =>
   Array.from({ length: last - first + 1 }, (_, index) => first + index);
-const toValue = ({ total, byVersion }: ReplicaTally) => ({
+const toValue = ({ total, byVersion }: ReplicaCounts) => ({
   total,
   byVersion: Object.fromEntries(
     Array.from(byVersion, ([version, { live, staying, ready, unplaced, succeeded, ...sets }]) => [
@@ -69,7 +69,7 @@ describe('ReplicaGroup', () => {
             else group.replace(sequence, known, toStored(sequence, fields));
           }
           const records = readAll(group);
-          expect(toValue(group.tally)).toEqual(toValue(tallyReplicas(records)));
+          expect(toValue(group.counts)).toEqual(toValue(countReplicas(group.values())));
           const sorted = records.map(({ sequence }) => Number(sequence)).sort((a, b) => a - b);
           const listed = Array.from(group.values(), ({ value }) => Number(value.sequence));
           expect(listed).toEqual(sorted);
@@ -84,7 +84,7 @@ describe('ReplicaGroup', () => {
   it('keeps its numbers while it grows and shrinks across the limit', () => {
     const group = new ReplicaGroup();
     const expectNumbers = (): void =>
-      expect(toValue(group.tally)).toEqual(toValue(tallyReplicas(readAll(group))));
+      expect(toValue(group.counts)).toEqual(toValue(countReplicas(group.values())));
     for (const sequence of range(1, 1_200)) group.set(sequence, toStored(sequence));
     expectNumbers();
     for (const sequence of range(1, 800)) group.delete(sequence);
@@ -120,12 +120,12 @@ describe('ReplicaGroup', () => {
     { fields: { phase: Phase.SUCCEEDED, desiredRunning: false }, counted: [] },
     { fields: { phase: Phase.STOPPED }, counted: [] },
   ])('counts a replica with the fields $fields as $counted', ({ fields, counted }) => {
-    const record = toStored(7, { version: 2, desiredRunning: true, ...fields }).value;
-    const { total, byVersion } = tallyReplicas([record]);
-    const { records: _records, ...tally } = byVersion.get(2) as unknown as Record<string, unknown>;
+    const record = toStored(7, { version: 2, desiredRunning: true, ...fields });
+    const { total, byVersion } = countReplicas([record]);
+    const { records: _records, ...counts } = byVersion.get(2) as unknown as Record<string, unknown>;
     const isCounted = (value: unknown): boolean =>
       typeof value === 'number' ? value === 1 : (value as { first?: number }).first === 7;
     expect(total).toBe(1);
-    expect(Object.keys(tally).filter((key) => isCounted(tally[key]))).toEqual(counted);
+    expect(Object.keys(counts).filter((key) => isCounted(counts[key]))).toEqual(counted);
   });
 });

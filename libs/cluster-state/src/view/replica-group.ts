@@ -1,6 +1,6 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './record-change.js';
-import { RunningTally, type ReplicaTally } from './replica-tally.js';
+import { countReplicas, type ReplicaCounts, type RunningCounts } from './replica-counts.js';
 import { SequenceMap } from './sequence-map.js';
 
 /**
@@ -13,15 +13,15 @@ const MIN_COUNTED = 1_000;
 export class ReplicaGroup {
   private readonly records = new SequenceMap<Stored<ReplicaRecord>>();
   /** Defined from {@link MIN_COUNTED} replicas on. */
-  private runningTally: RunningTally | undefined;
+  private runningCounts: RunningCounts | undefined;
 
   get size(): number {
     return this.records.size;
   }
 
   /** Current numbers of the replicas. Later changes may alter the object: read it at once. */
-  get tally(): ReplicaTally {
-    return this.runningTally ?? countRecords(this.records);
+  get counts(): ReplicaCounts {
+    return this.runningCounts ?? countReplicas(this.records.values());
   }
 
   get(sequence: number): Stored<ReplicaRecord> | undefined {
@@ -33,15 +33,15 @@ export class ReplicaGroup {
    * @returns True when the record was added.
    */
   set(sequence: number, stored: Stored<ReplicaRecord>): boolean {
-    const { records, runningTally } = this;
+    const { records, runningCounts } = this;
     const { size } = records;
-    const before = runningTally === undefined ? undefined : records.get(sequence);
+    const before = runningCounts === undefined ? undefined : records.get(sequence);
     records.set(sequence, stored);
-    if (runningTally === undefined) {
-      if (records.size >= MIN_COUNTED) this.runningTally = countRecords(records);
+    if (runningCounts === undefined) {
+      if (records.size >= MIN_COUNTED) this.runningCounts = countReplicas(records.values());
     } else {
-      if (before !== undefined) runningTally.delete(before.value, sequence);
-      runningTally.add(stored.value, sequence);
+      if (before !== undefined) runningCounts.delete(before.value, sequence);
+      runningCounts.add(stored.value, sequence);
     }
     return records.size > size;
   }
@@ -49,19 +49,19 @@ export class ReplicaGroup {
   /** Replaces a record of the group in place. */
   replace(sequence: number, before: Stored<ReplicaRecord>, after: Stored<ReplicaRecord>): void {
     this.records.set(sequence, after);
-    this.runningTally?.delete(before.value, sequence);
-    this.runningTally?.add(after.value, sequence);
+    this.runningCounts?.delete(before.value, sequence);
+    this.runningCounts?.add(after.value, sequence);
   }
 
   delete(sequence: number): boolean {
-    const { records, runningTally } = this;
-    if (runningTally === undefined) return records.delete(sequence);
+    const { records, runningCounts } = this;
+    if (runningCounts === undefined) return records.delete(sequence);
     const before = records.get(sequence);
     if (before === undefined) return false;
     records.delete(sequence);
-    runningTally.delete(before.value, sequence);
+    runningCounts.delete(before.value, sequence);
     // Half of the limit, so that a group at the limit does not recount its replicas all the time.
-    if (2 * records.size < MIN_COUNTED) this.runningTally = undefined;
+    if (2 * records.size < MIN_COUNTED) this.runningCounts = undefined;
     return true;
   }
 
@@ -72,10 +72,4 @@ export class ReplicaGroup {
   values(after?: number): IterableIterator<Stored<ReplicaRecord>> {
     return this.records.values(after);
   }
-}
-
-function countRecords(records: SequenceMap<Stored<ReplicaRecord>>): RunningTally {
-  const tally = new RunningTally();
-  for (const { value } of records.values()) tally.add(value, Number(value.sequence));
-  return tally;
 }

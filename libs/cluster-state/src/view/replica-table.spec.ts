@@ -42,7 +42,7 @@ describe('ReplicaTable', () => {
             Array.from(table.ofWorkloadInOrder(uid, after), ({ value }) => value.sequence);
           expect(list()).toEqual(sorted);
           expect(list(1)).toEqual(sorted.filter((sequence) => sequence > 1n));
-          expect(table.tallyOf(uid).total).toBe(own.length);
+          expect(table.countsOf(uid).total).toBe(own.length);
         }
       }),
     );

@@ -1,7 +1,7 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RecordMap, Stored } from './record-change.js';
 import { ReplicaGroup } from './replica-group.js';
-import { tallyReplicas, type ReplicaTally } from './replica-tally.js';
+import { countReplicas, type ReplicaCounts } from './replica-counts.js';
 
 /** Digits of a sequence number in a key, see `toReplicaKeyId`. */
 const KEY_DIGITS = 10;
@@ -66,11 +66,11 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
   }
 
   /** Returns the numbers of the replicas of a workload. */
-  tallyOf(uid: string): ReplicaTally {
+  countsOf(uid: string): ReplicaCounts {
     const others = this.irregular.size === 0 ? [] : this.irregularOf(uid);
     const group = this.groups.get(uid);
-    if (others.length === 0 && group !== undefined) return group.tally;
-    return tallyReplicas(Array.from(this.ofWorkload(uid), ({ value }) => value));
+    if (others.length === 0 && group !== undefined) return group.counts;
+    return countReplicas(this.ofWorkload(uid));
   }
 
   /** Adds a record; replaces the record of the same key in place. */

@@ -18,7 +18,7 @@ import type { ClusterView } from './cluster-view.js';
 import { EventIndex, type EventSubject } from './event-index.js';
 import type { RecordChange, Stored } from './record-change.js';
 import { RecordMaps } from './record-maps.js';
-import type { ReplicaTally } from './replica-tally.js';
+import type { ReplicaCounts } from './replica-counts.js';
 import { ServiceIndex } from './service-index.js';
 import { SortedKeys } from './sorted-keys.js';
 
@@ -91,8 +91,8 @@ export class IndexedView extends RecordMaps implements ClusterView {
     return this.replicaTable.ofWorkloadInOrder(uid, after);
   }
 
-  replicaTally(uid: string): ReplicaTally {
-    return this.replicaTable.tallyOf(uid);
+  replicaCounts(uid: string): ReplicaCounts {
+    return this.replicaTable.countsOf(uid);
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {

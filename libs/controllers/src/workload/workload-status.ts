@@ -19,7 +19,7 @@ import {
   toCanonicalVersion,
   type ClusterView,
   type SequenceEnds,
-  type VersionTally,
+  type VersionCounts,
 } from '@cloudless/cluster-state';
 import { toPendingStatusChange, isUnfinished } from '../rollout/pending-user-action.js';
 import { resolveSpecLimits } from '../rollout/rollout-input.js';
@@ -97,9 +97,9 @@ interface Numbers {
 function addUpVersions(view: ClusterView, { uid, version: wanted }: WorkloadRecord): Numbers {
   const wantedTemplate = toCanonicalVersion(view, uid, wanted);
   const serves = createServingFilter(view, uid);
-  const all = [...view.replicaTally(uid).byVersion];
-  const sum = (tallies: typeof all, toNumber: (tally: VersionTally) => number): number =>
-    tallies.reduce((total, [, tally]) => total + toNumber(tally), 0);
+  const all = [...view.replicaCounts(uid).byVersion];
+  const sum = (versions: typeof all, toNumber: (counts: VersionCounts) => number): number =>
+    versions.reduce((total, [, counts]) => total + toNumber(counts), 0);
   const updated = all.filter(
     ([version]) => toCanonicalVersion(view, uid, version) === wantedTemplate,
   );
