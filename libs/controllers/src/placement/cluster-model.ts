@@ -1,5 +1,6 @@
 import { toNodeId, toReplicaId } from '@cloudless/base';
-import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { WorkloadSpec } from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   holdsResources,
   type ClusterState,
@@ -85,6 +86,22 @@ export function refreshReservation(
   const replica = view.replica(replicaId)?.value;
   cluster.release(toReplicaId(replicaId));
   if (replica !== undefined) addReservation(cluster, view, replica);
+}
+
+/**
+ * Reserves nodes for replicas of one template, whose placement is about to be committed. Their
+ * reservations differ in the replica and the node alone.
+ */
+export function reservePlacements(
+  cluster: Pick<Cluster, 'reserveAll'>,
+  { workload, template }: { readonly workload: WorkloadRecord; readonly template: WorkloadSpec },
+  placed: readonly ReplicaOnNode[],
+): void {
+  const [first] = placed;
+  if (first === undefined) return;
+  const { replicaId: id, nodeId } = first;
+  const replica = { id, uid: workload.uid, nodeId, nominatedNodeId: '', desiredRunning: true };
+  cluster.reserveAll(toReservation(workload, replica, template), placed);
 }
 
 /**

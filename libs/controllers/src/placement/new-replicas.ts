@@ -22,21 +22,13 @@ import type {
   Transaction,
 } from '@cloudless/cluster-state';
 import type { Cluster, Placement } from '@cloudless/scheduler';
-import { refreshReservation } from './cluster-model.js';
+import { refreshReservation, reservePlacements } from './cluster-model.js';
 import type { PendingBatches } from './pending-batches.js';
 import { findLeftNodes } from './place-away.js';
 import { createPlacementCounter } from './placement-counter.js';
-import { createPlacedEvent } from './placement-events.js';
-import { toPlacementRequest, toReservation } from './scheduler-input.js';
-
-/**
- * Most replicas that one transaction creates with their nodes. Each adds up to two conditions, for
- * the replica and for its node; a transaction allows 100.
- */
-export const MAX_CREATED_WITH_NODES = 45;
-
-/** Most nodes that one decision of the scheduler chooses, for several transactions. */
-const MAX_CHOSEN = 8 * MAX_CREATED_WITH_NODES;
+import { createPlacedEvent, toDecisionId } from './placement-events.js';
+import { MAX_PLACED_PER_DECISION } from './placement-writer.js';
+import { toPlacementRequest } from './scheduler-input.js';
 
 export interface NewReplicaPlacerDeps {
   readonly state: Pick<ClusterState, 'view'>;
@@ -75,13 +67,18 @@ export class NewReplicaPlacer {
   }
 
   /**
-   * Begins the placement of new replicas of one version. The caller has to close the placement.
+   * Chooses and reserves nodes for new replicas of one version: for up to `count`, and for the first
+   * of them when others fit no node. The caller has to close the result.
    * @returns Undefined when the placer has to decide about these replicas after their creation: when
-   *   replicas of this or a more urgent batch wait already; for a blue/green rollout, which places a
-   *   set as a whole; and while replicas leave nodes on request.
+   *   no node fits; when replicas of this or a more urgent batch wait already; for a blue/green
+   *   rollout, which places a set as a whole; and while replicas leave nodes on request.
    */
-  begin({ workload, nextControl }: CreatingPass, version: number): NewPlacement | undefined {
-    const { state, clock, pending } = this.deps;
+  choose(
+    { workload, nextControl }: CreatingPass,
+    version: number,
+    count: number,
+  ): NewPlacement | undefined {
+    const { state, clock, cluster, pending } = this.deps;
     const { uid, spec, createdAt } = workload.value;
     const view = state.view();
     const template = view.version(uid, version)?.template;
@@ -92,11 +89,32 @@ export class NewReplicaPlacer {
     const { priority = 0 } = template;
     const isNext = !pending.hasAsUrgent({ priority, createdAt: Number(createdAt?.seconds ?? 0n) });
     if (!isNext) return undefined;
+    let placements: readonly Placement[];
+    try {
+      const request = toPlacementRequest(workload.value, template);
+      placements = cluster.place(request, Math.min(count, MAX_PLACED_PER_DECISION));
+    } catch {
+      // The placer meets the same failure, and records the failure as the reason of the replicas.
+      return undefined;
+    }
+    const chosen = placements.flatMap((placement): readonly ChosenNode[] => {
+      const node = placement.placed ? view.node(placement.nodeId) : undefined;
+      return placement.placed && node !== undefined ? [{ node, score: placement.score }] : [];
+    });
+    if (chosen.length === 0) return undefined;
+    // A decision numbers its replicas one after the other.
+    const replicas = chosen.map(({ node }, index) => ({
+      replicaId: replicaIdOf(toWorkloadId(uid), Number(nextControl.nextSequence) + index),
+      nodeId: toNodeId(node.value.id),
+    }));
+    reservePlacements(cluster, { workload: workload.value, template }, replicas);
     return new NewPlacement(
-      { ...this.deps, placements: this.placements, inProgress: this.inProgress },
-      view,
-      workload.value,
-      version,
+      {
+        ...{ ...this.deps, placements: this.placements, inProgress: this.inProgress },
+        ...{ view, workload: workload.value },
+      },
+      chosen,
+      replicas.map(({ replicaId }) => replicaId),
     );
   }
 }
@@ -104,81 +122,43 @@ export class NewReplicaPlacer {
 interface NewPlacementDeps extends NewReplicaPlacerDeps {
   readonly placements: Counter;
   readonly inProgress: Set<NewPlacement>;
+  readonly view: ClusterView;
+  readonly workload: WorkloadRecord;
 }
 
 /**
- * The nodes of the replicas that the transactions of one decision create, one after the other. Nodes
- * are chosen for several transactions at once, and reserved from then on.
+ * The nodes of the replicas that the transactions of one decision create, one after the other. The
+ * nodes are reserved until {@link close}.
  */
 export class NewPlacement {
-  private chosen: readonly ChosenNode[] = [];
   /** Number of chosen nodes that transactions have taken. */
   private taken = 0;
   /** Ids of the replicas whose nodes are reserved and not committed. */
-  private readonly uncommitted = new Set<string>();
+  private readonly uncommitted: Set<string>;
 
+  /** @param replicaIds - Ids of the replicas that get the chosen nodes. */
   constructor(
     private readonly deps: NewPlacementDeps,
-    private readonly view: ClusterView,
-    private readonly workload: WorkloadRecord,
-    private readonly version: number,
-  ) {}
+    private readonly chosen: readonly ChosenNode[],
+    replicaIds: readonly string[],
+  ) {
+    this.uncommitted = new Set(replicaIds);
+    deps.inProgress.add(this);
+  }
 
   /** True when transactions have taken all chosen nodes. */
   get isUsedUp(): boolean {
     return this.taken >= this.chosen.length;
   }
 
-  /**
-   * Chooses and reserves nodes for up to `count` replicas; for the first of them when others fit no
-   * node.
-   * @param firstSequence - Sequence number of the first replica; the others follow without gaps.
-   */
-  choose(count: number, firstSequence: bigint): void {
-    const { uid } = this.workload;
-    const template = this.view.version(uid, this.version)?.template;
-    if (template === undefined) return;
-    let placements: readonly Placement[];
-    try {
-      const request = toPlacementRequest(this.workload, template);
-      placements = this.deps.cluster.place(request, Math.min(count, MAX_CHOSEN));
-    } catch {
-      // The placer meets the same failure, and records the failure as the reason of the replicas.
-      return;
-    }
-    this.chosen = placements.flatMap((placement): readonly ChosenNode[] => {
-      const node = placement.placed ? this.view.node(placement.nodeId) : undefined;
-      return placement.placed && node !== undefined ? [{ node, score: placement.score }] : [];
-    });
-    const replicas = this.chosen.map(({ node }, index) => ({
-      replicaId: replicaIdOf(toWorkloadId(uid), Number(firstSequence) + index),
-      nodeId: toNodeId(node.value.id),
-    }));
-    const [first] = replicas;
-    if (first === undefined) return;
-    const replica = { id: first.replicaId, uid, desiredRunning: true, nominatedNodeId: '' };
-    const reservation = toReservation(
-      this.workload,
-      { ...replica, nodeId: first.nodeId },
-      template,
-    );
-    this.deps.cluster.reserveAll(reservation, replicas);
-    for (const { replicaId } of replicas) this.uncommitted.add(replicaId);
-    this.deps.inProgress.add(this);
-  }
-
   /** Returns the nodes of the next `count` replicas, which one transaction creates. */
   take(count: number): PlacedCreation {
     const chosen = this.chosen.slice(this.taken, this.taken + count);
     this.taken += chosen.length;
-    return new PlacedCreation(
-      { ...this.deps, view: this.view, workload: this.workload },
-      chosen,
-      (replicas) => {
-        for (const { id } of replicas) this.uncommitted.delete(id);
-        if (this.uncommitted.size === 0) this.deps.inProgress.delete(this);
-      },
-    );
+    return new PlacedCreation(this.deps, chosen, (replicas) => {
+      for (const { id } of replicas) this.uncommitted.delete(id);
+      if (this.uncommitted.size === 0) this.deps.inProgress.delete(this);
+    });
   }
 
   /** Gives back all reservations of replicas that were not committed. */
@@ -196,10 +176,10 @@ interface ChosenNode {
   readonly score: number;
 }
 
-interface PlacedCreationDeps extends Pick<NewPlacementDeps, 'placements' | 'recordsBeingPlaced'> {
-  readonly view: ClusterView;
-  readonly workload: WorkloadRecord;
-}
+type PlacedCreationDeps = Pick<
+  NewPlacementDeps,
+  'placements' | 'recordsBeingPlaced' | 'view' | 'workload'
+>;
 
 /** The nodes of the replicas that one transaction creates. */
 export class PlacedCreation {
@@ -245,7 +225,7 @@ export class PlacedCreation {
     const placed = this.placed.map((replica, index) => ({
       ...{ replica, nodeId: replica.nodeId, score: this.chosen[index]?.score ?? 0 },
     }));
-    const decisionId = `schedule/${workload.uid}@${view.revision}`;
+    const decisionId = toDecisionId(view, workload);
     transaction.event(createPlacedEvent({ view, workload, decisionId, causedBy }, placed));
   }
 

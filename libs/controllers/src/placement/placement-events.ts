@@ -19,6 +19,14 @@ export interface DecisionFacts {
   readonly causedBy?: EventInit | Event | undefined;
 }
 
+/** Returns the id that the events of a placement decision share. */
+export function toDecisionId(
+  { revision }: Pick<ClusterView, 'revision'>,
+  { uid }: Pick<WorkloadRecord, 'uid'>,
+): string {
+  return `schedule/${uid}@${revision}`;
+}
+
 /** Creates the event for replicas that were placed. */
 export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
   const counts = new Map<string, number>();

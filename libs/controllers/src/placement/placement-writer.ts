@@ -15,18 +15,18 @@ import {
   type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
-import type { Cluster, ReplicaOnNode, Reservation } from '@cloudless/scheduler';
+import type { Cluster, ReplicaOnNode } from '@cloudless/scheduler';
 import { isFinalRefusal } from '../common/commit.js';
-import { refreshReservation } from './cluster-model.js';
+import { refreshReservation, reservePlacements } from './cluster-model.js';
 import type { PendingBatch, PendingBatches } from './pending-batches.js';
 import type { PlacementDecision, ReplicaDecision } from './placement-decision.js';
 import {
   createPlacedEvent,
   createUnplacedEvent,
+  toDecisionId,
   type DecisionFacts,
   type PlacedReplica,
 } from './placement-events.js';
-import { toReservation } from './scheduler-input.js';
 
 /**
  * Most replicas placed in one commit. Each adds up to two conditions, for the replica and for its
@@ -34,6 +34,8 @@ import { toReservation } from './scheduler-input.js';
  * allows 100 of each.
  */
 export const MAX_PLACED_PER_COMMIT = 45;
+/** Most replicas that one decision places, for several commits. */
+export const MAX_PLACED_PER_DECISION = 8 * MAX_PLACED_PER_COMMIT;
 /**
  * Most commits in progress at the same time. More than one only helps when the store takes longer to
  * confirm a commit than the scheduler to make the next decision.
@@ -73,7 +75,7 @@ export function createContext(
     workload,
     nodes,
     refusal,
-    decisionId: `schedule/${workload.uid}@${view.revision}`,
+    decisionId: toDecisionId(view, workload),
   };
 }
 
@@ -131,21 +133,12 @@ export class PlacementWriter {
       batch,
       changes.map(({ replica }) => replica.value),
     );
-    let reservation: Reservation | undefined;
-    const placed: ReplicaOnNode[] = [];
-    for (const { replica, outcome } of changes) {
-      if ('reason' in outcome) continue;
-      const { id, uid, desiredRunning } = replica.value;
-      const { nodeId } = outcome;
-      // The reservations of a part differ in the replica and the node alone.
-      reservation ??= toReservation(
-        context.workload,
-        { id, uid, desiredRunning, nominatedNodeId: '', nodeId },
-        template,
-      );
-      placed.push({ replicaId: toReplicaId(id), nodeId: toNodeId(nodeId) });
-    }
-    if (reservation !== undefined) cluster.reserveAll(reservation, placed);
+    const placed = changes.flatMap(({ replica, outcome }): readonly ReplicaOnNode[] =>
+      'reason' in outcome
+        ? []
+        : [{ replicaId: toReplicaId(replica.value.id), nodeId: toNodeId(outcome.nodeId) }],
+    );
+    reservePlacements(cluster, { workload: context.workload, template }, placed);
     for (let from = 0; from < changes.length; from += MAX_PLACED_PER_COMMIT)
       this.enqueue({ ...part, changes: changes.slice(from, from + MAX_PLACED_PER_COMMIT) });
   }

@@ -31,7 +31,7 @@ import {
   type PlacementDecision,
   type WaitingBatch,
 } from './placement-decision.js';
-import { MAX_PLACED_PER_COMMIT, PlacementWriter, createContext } from './placement-writer.js';
+import { MAX_PLACED_PER_DECISION, PlacementWriter, createContext } from './placement-writer.js';
 import { createPlacementCounter } from './placement-counter.js';
 import { findLeftNodes } from './place-away.js';
 import { toPlacementRequest } from './scheduler-input.js';
@@ -52,10 +52,11 @@ export interface PlacerDeps {
 }
 
 /**
- * Most replicas that one decision places, and most that it refuses; the rest of the batch follows in
- * the next decision.
+ * Most replicas that one decision refuses, as well as places; the rest of the batch follows in the
+ * next decision.
  */
-const MAX_DECIDED = 8 * MAX_PLACED_PER_COMMIT;
+const MAX_DECIDED = MAX_PLACED_PER_DECISION;
+
 /**
  * Assigns nodes to waiting replicas, highest priority first, and writes the reason for the replicas
  * that no node fits. Runs when a replica, a node or a reservation changes.

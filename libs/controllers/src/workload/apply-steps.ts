@@ -10,12 +10,8 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
-import {
-  MAX_CREATED_WITH_NODES,
-  type NewPlacement,
-  type NewReplicaPlacer,
-  type PlacedCreation,
-} from '../placement/new-replicas.js';
+import type { NewPlacement, NewReplicaPlacer, PlacedCreation } from '../placement/new-replicas.js';
+import { MAX_PLACED_PER_COMMIT } from '../placement/placement-writer.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 import { isFinished } from '../replica/finished.js';
 import { toDisconnectFields } from './sync-disconnect-policy.js';
@@ -68,7 +64,7 @@ export class StepQueue {
     private readonly steps: readonly RolloutStep[],
     private readonly backoffs: SlotBackoffs,
     private readonly now: { readonly wallTimeMs: number; readonly revision: bigint },
-    private readonly newReplicas?: Pick<NewReplicaPlacer, 'begin'>,
+    private readonly newReplicas?: Pick<NewReplicaPlacer, 'choose'>,
   ) {
     this.byId = findStopped(pass, steps);
     const creates = steps.some(({ kind }) => kind === 'createReplica');
@@ -101,7 +97,7 @@ export class StepQueue {
     const stopped: ReplicaRecord[] = [];
     let retryDelayMs: number | undefined;
     this.preparePlacement(pass);
-    const limit = this.placement === undefined ? MAX_REPLICA_WRITES : MAX_CREATED_WITH_NODES;
+    const limit = this.placement === undefined ? MAX_REPLICA_WRITES : MAX_PLACED_PER_COMMIT;
     for (; creations.length + stopped.length < limit; this.next += 1) {
       const step = this.steps[this.next];
       if (step === undefined || (createsOnly && step.kind !== 'createReplica')) break;
@@ -138,8 +134,7 @@ export class StepQueue {
     this.close();
     if (this.newVersion === undefined || this.isEmpty) return;
     const version = selectRecordedVersion(pass, this.newVersion);
-    this.placement = this.newReplicas?.begin(pass, version);
-    this.placement?.choose(this.steps.length - this.next, pass.nextControl.nextSequence);
+    this.placement = this.newReplicas?.choose(pass, version, this.steps.length - this.next);
   }
 
   private createReplica(

@@ -51,7 +51,7 @@ export interface WorkloadReconcilerDeps {
    * Chooses the nodes of new replicas in the transaction that creates them. Default: the placer
    * chooses them after the creation.
    */
-  readonly newReplicas?: Pick<NewReplicaPlacer, 'begin'>;
+  readonly newReplicas?: Pick<NewReplicaPlacer, 'choose'>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
