@@ -18,6 +18,7 @@ import type { Clock, Log, Meter, Random, StopSignal, Tracer } from '@cloudless/b
 import type {
   ClusterState,
   ClusterView,
+  ListedReplicas,
   NodeLiveStatus,
   NodeSubject,
   PlanSubject,
@@ -83,8 +84,11 @@ export interface NodeLiveness {
 
 /** Builds the API messages of workloads and replicas from records. */
 export interface WorkloadPresenterPort {
-  /** @param full - True: the status lists replicas and versions. False: only their numbers. */
-  present(record: WorkloadRecord, full: boolean): Workload;
+  /**
+   * @param full - True: the status lists replicas and versions. False: only their numbers.
+   * @param listed - The replicas to list instead. Default: the oldest.
+   */
+  present(record: WorkloadRecord, full: boolean, listed?: ListedReplicas): Workload;
   presentReplica(replica: ReplicaRecord): ReplicaStatus;
   /**
    * Returns the message of `present` for a record of the current view, encoded behind its length as

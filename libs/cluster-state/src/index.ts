@@ -39,7 +39,7 @@ export { Transaction } from './transaction/transaction.js';
 export type { EventInit, EventStamp } from './transaction/transaction.js';
 export { PreloadedView } from './view/preloaded-view.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
-export { MAX_LISTED_REPLICAS, getListedReplicas } from './view/listed-replicas.js';
+export { MAX_LISTED_REPLICAS, getListedReplicas, limitListed } from './view/listed-replicas.js';
 export type { ListedReplicas } from './view/listed-replicas.js';
 export type { ReplicaCounts, SequenceEnds, VersionCounts } from './view/replica-counts.js';
 export { createSnapshotView } from './view/snapshot-view.js';

@@ -386,7 +386,7 @@ export class ApiTestBed {
   private createPorts(): Omit<ApiServerDeps, 'log'> {
     const { state, clock, identity, authenticator } = this;
     const presenter: Pick<WorkloadPresenterPort, 'present' | 'presentReplica'> = {
-      present: ({ namespace, name, uid, spec, generation }, full) =>
+      present: ({ namespace, name, uid, spec, generation }, full, listed) =>
         create(WorkloadSchema, {
           namespace,
           name,
@@ -395,10 +395,13 @@ export class ApiTestBed {
           ...(spec === undefined ? {} : { spec }),
           status: create(WorkloadStatusSchema, {
             replicas: full
-              ? [...state.view().replicasOf(uid)].map(({ value }) =>
-                  create(ReplicaStatusSchema, { id: value.id }),
+              ? Array.from(
+                  listed?.replicas ??
+                    Array.from(state.view().replicasOf(uid), ({ value }) => value),
+                  ({ id }) => create(ReplicaStatusSchema, { id }),
                 )
               : [],
+            omittedReplicas: listed?.omitted ?? 0,
           }),
         }),
       presentReplica: ({ id }) => create(ReplicaStatusSchema, { id }),

@@ -11,9 +11,9 @@ import {
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
-  MAX_LISTED_REPLICAS,
   getZone,
   isTombstone,
+  limitListed,
   type ClusterView,
   type HistoricChange,
   type RecordChange,
@@ -67,10 +67,9 @@ export function createWorkloadSource(
           });
         case 'deleted': {
           const { namespace, name, uid } = update.record;
-          const lost = listLostReplicas(deps.state.view(), uid);
-          const listed = lost.slice(0, MAX_LISTED_REPLICAS);
-          const replicas = listed.map((replica) => deps.presenter.presentReplica(replica));
-          const omittedReplicas = lost.length - listed.length;
+          const lost = limitListed(listLostReplicas(deps.state.view(), uid));
+          const replicas = lost.replicas.map((replica) => deps.presenter.presentReplica(replica));
+          const omittedReplicas = lost.omitted;
           const workload = create(WorkloadSchema, {
             namespace,
             name,

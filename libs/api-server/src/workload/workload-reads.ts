@@ -29,9 +29,9 @@ import {
   type Workload,
   type WorkloadVersion,
 } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
-import { MAX_LISTED_REPLICAS, type ClusterView } from '@cloudless/cluster-state';
+import { limitListed, type ClusterView } from '@cloudless/cluster-state';
 import { CallAccess, getReplicaNamespace } from '../access/call-access.js';
 import { requireVersion, requireWorkload } from '../lookup.js';
 import type { ReadDeps } from '../ports.js';
@@ -92,23 +92,15 @@ export class WorkloadReads {
         ),
         common,
       );
-    const workloads = items.map((record) => {
-      const workload = this.deps.presenter.present(record, request.includeReplicas);
-      if (isFiltered) this.showReplicasOn(nodeId, workload);
-      return workload;
-    });
+    const onNode = isFiltered ? groupReplicasOn(view, nodeId) : undefined;
+    const workloads = items.map((record) =>
+      this.deps.presenter.present(
+        record,
+        request.includeReplicas,
+        onNode && limitListed(onNode.get(record.uid) ?? []),
+      ),
+    );
     return create(ListWorkloadsResponseSchema, { workloads, ...common });
-  }
-
-  /** Puts the replicas on a node into the message of a workload, in place of the listed ones. */
-  private showReplicasOn(nodeId: string, { uid, status }: Workload): void {
-    if (status === undefined) return;
-    const onNode = Array.from(this.deps.state.view().replicasOn(nodeId), ({ value }) => value)
-      .filter((replica) => replica.uid === uid)
-      .sort((a, b) => Number(a.sequence - b.sequence));
-    const listed = onNode.slice(0, MAX_LISTED_REPLICAS);
-    status.replicas = listed.map((replica) => this.deps.presenter.presentReplica(replica));
-    status.omittedReplicas = onNode.length - listed.length;
   }
 
   watchWorkloads(
@@ -200,4 +192,19 @@ function listWorkloadsOn(view: ClusterView, nodeId: string): readonly WorkloadRe
   return [...uids]
     .flatMap((uid) => view.workload(uid)?.value ?? [])
     .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
+}
+
+/** Returns the replicas on a node by the uids of their workloads, oldest first. */
+function groupReplicasOn(
+  view: ClusterView,
+  nodeId: string,
+): ReadonlyMap<string, readonly ReplicaRecord[]> {
+  const groups = new Map<string, ReplicaRecord[]>();
+  for (const { value } of view.replicasOn(nodeId)) {
+    const group = groups.get(value.uid);
+    if (group === undefined) groups.set(value.uid, [value]);
+    else group.push(value);
+  }
+  for (const group of groups.values()) group.sort((a, b) => Number(a.sequence - b.sequence));
+  return groups;
 }

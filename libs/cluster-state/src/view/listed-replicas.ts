@@ -15,6 +15,12 @@ export interface ListedReplicas {
   readonly omitted: number;
 }
 
+/** Returns the first of the given replicas to list, with the number of the others. */
+export function limitListed(replicas: readonly ReplicaRecord[]): ListedReplicas {
+  const listed = replicas.slice(0, MAX_LISTED_REPLICAS);
+  return { replicas: listed, omitted: replicas.length - listed.length };
+}
+
 /** Returns the replicas to list in the message of a workload. Reads no other replica. */
 export function getListedReplicas(
   view: Pick<ClusterView, 'replicasInOrder' | 'replicaCounts'>,

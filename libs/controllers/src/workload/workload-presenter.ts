@@ -19,6 +19,7 @@ import {
   isTombstone,
   toShownPhase,
   type ClusterState,
+  type ListedReplicas,
 } from '@cloudless/cluster-state';
 import { describeTraffic } from '../network/workload-traffic.js';
 import type { NodeDirectory } from '../node/node-directory.js';
@@ -84,12 +85,13 @@ export class WorkloadPresenter {
    * Builds the API message of a workload.
    * @param full - True to include the versions and the oldest replicas, see
    *   {@link getListedReplicas}.
+   * @param listed - The replicas to include instead. Default: the oldest.
    */
-  present(record: WorkloadRecord, full: boolean): Workload {
+  present(record: WorkloadRecord, full: boolean, listed?: ListedReplicas): Workload {
     const workload = this.presentHead(record);
     workload.status = this.presentSummary(record);
     if (full) {
-      const { replicas, omitted } = getListedReplicas(this.state.view(), record.uid);
+      const { replicas, omitted } = listed ?? getListedReplicas(this.state.view(), record.uid);
       workload.status.omittedReplicas = omitted;
       workload.status.replicas = replicas.map((replica) => this.presentReplica(replica));
       workload.status.versions = this.presentVersions(record);
