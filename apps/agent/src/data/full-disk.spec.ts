@@ -255,7 +255,7 @@ describe('DiskReserve', () => {
     expect(await listReserve(directory)).toHaveLength(8);
   });
 
-  it('is filled at growing intervals under a quota, and completely once the quota ends', async () => {
+  it('refills the reserve after growing delays under a quota, and completely after its end', async () => {
     const clock = new ManualClock();
     let attempts = 0;
     let hasQuota = true;

@@ -53,7 +53,7 @@ describe('identity of a node on a full disk', () => {
     return keeper.current!;
   };
 
-  it('is renewed any number of times with the disk reserve', async () => {
+  it('renews a certificate any number of times with the disk reserve', async () => {
     await renew();
     let identity: NodeIdentity | undefined;
     for (let renewals = 0; renewals < 20; renewals += 1) identity = await renew(fullDisk());
@@ -76,14 +76,14 @@ describe('identity of a node on a full disk', () => {
     expect(new Set(keys).size).toBe(6);
   });
 
-  it('is not renewed, and stays as it was, when the reserve is used up', async () => {
+  it('keeps the old certificate when the disk reserve is used up', async () => {
     const identity = await renew();
     await reserve.release();
     await expect(renew(fullDisk())).rejects.toMatchObject({ kind: 'exhausted' });
     expect((await open()).current).toEqual(identity);
   });
 
-  it('is joined with the disk reserve', async () => {
+  it('joins a cluster with the disk reserve', async () => {
     const request = await (await open(fullDisk())).requireRequest();
     expect(await (await open()).requireRequest()).toEqual(request);
   });

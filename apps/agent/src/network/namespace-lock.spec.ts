@@ -12,7 +12,7 @@ describe('NamespaceLock', () => {
   const locks: NamespaceLock[] = [];
   const never = new AbortController().signal;
   let directory: string;
-  /** What each node knows about its cluster. */
+  /** The cluster of each node that has joined one, by node id. */
   const clusters = new Map<string, { readonly clusterId: string }>();
   const createLock = (nodeId: string, options: Partial<NamespaceLockOptions> = {}) => {
     const common = { directory: () => directory, namespace: 'net-1' };

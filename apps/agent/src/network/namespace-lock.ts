@@ -20,7 +20,7 @@ const RETRY_DIRECTORY_MS = 5_000;
 const MAX_SHOWN_ID = 64;
 /** Most characters of the line in which the holder describes itself. */
 const MAX_LINE = 1_024;
-/** What Linux appends to the path of a working directory that was deleted. */
+/** Text that Linux appends to the path of a deleted working directory. */
 const DELETED = ' (deleted)';
 
 /** The process that serves the virtual addresses of a network namespace. */
@@ -31,7 +31,7 @@ export interface LockHolder {
   readonly clusterId?: string;
 }
 
-/** What {@link explainHolder} compares the holder with. */
+/** The node that waits for the lock, with which {@link explainHolder} compares the holder. */
 export interface LockWaiter {
   readonly nodeId: string;
   /** Absent before the node has joined its cluster. */

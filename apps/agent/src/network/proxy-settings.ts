@@ -12,7 +12,7 @@ import { NETWORK_FOLDER } from './proxy-program.js';
 /** Coordinators that an agent has stored. */
 type KnownCoordinators = readonly { readonly address: string }[];
 
-/** What an agent has learned from its cluster. */
+/** Facts about the cluster that the coordinator has sent to the agent. */
 interface KnownCluster {
   readonly clusterId?: string;
   readonly coordinators?: KnownCoordinators;
@@ -20,7 +20,7 @@ interface KnownCluster {
 
 /**
  * Returns the settings of the network proxy of a node.
- * @param known - What the agent has learned from its cluster. Default: nothing.
+ * @param known - Facts from the coordinator. Default: none.
  */
 export function createProxySettings(
   config: Pick<

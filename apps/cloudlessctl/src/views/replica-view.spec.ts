@@ -71,7 +71,7 @@ describe('a replica in back-off', () => {
     expect(toReplicaPhaseCell(aReplicaInBackoff(changes), style)).toMatchObject({ text });
   });
 
-  it('is a row of the table with its status, restarts and next start', () => {
+  it('shows status, restarts and next start of a replica in back-off in one row', () => {
     const replica = aReplicaInBackoff({ id: 'aa-1', nodeId: 'n1' });
     const [header = '', row = ''] = formatReplicaTable([replica], NOW_MS, style).split('\n');
     expect(header.split(/ {2,}/)).toEqual(HEADERS);

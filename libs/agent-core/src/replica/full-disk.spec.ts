@@ -197,7 +197,7 @@ describe('A start order on a node whose disk is full', () => {
     });
   });
 
-  it('is given up after 10 s, so that the coordinator places another replica', async () => {
+  it('gives up a start that cannot be stored after 10 s, so that another node gets the replica', async () => {
     const testBed = await createFullNode();
     const order = aStartOrder({ replicaId: 'web-2', revision: 30n });
     const readPhase = () => testBed.summarizeReport('web-2')?.phase;
@@ -218,7 +218,7 @@ describe('A start order on a node whose disk is full', () => {
     expect(testBed.requireReport('web-2').forgotten).toBe(true);
   });
 
-  it('is not given up while a part that may be stored cannot be removed', async () => {
+  it('does not give up a start while the data that may be stored cannot be removed', async () => {
     const testBed = await createFullNode();
     testBed.store.removeReplica = () => Promise.reject(new Error('input/output error'));
     const order = aStartOrder({ replicaId: 'web-2', revision: 30n });
@@ -229,7 +229,7 @@ describe('A start order on a node whose disk is full', () => {
     });
   });
 
-  it('is never given up for a replica that has run on the node', async () => {
+  it('never gives up the start of a replica that has run on the node', async () => {
     const testBed = await createFullNode();
     testBed.bootId = 'boot-2';
     testBed.machine.reboot();

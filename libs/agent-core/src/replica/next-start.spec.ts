@@ -25,7 +25,7 @@ describe('the next start in reports', () => {
     await settle();
   };
 
-  it('is in the report of the end of the container, and in no report from the start on', async () => {
+  it('reports the next start with the end of the container, and not after the start', async () => {
     await run();
     expect(nextStartInMs()).toBeUndefined();
     const { reportHistory } = testBed.coordinator;
@@ -42,7 +42,7 @@ describe('the next start in reports', () => {
     expect(later.map((report) => 'nextStartAt' in report)).toEqual([false, false]);
   });
 
-  it('is removed when the start begins, before the container runs', async () => {
+  it('removes the next start when the start begins, before the container runs', async () => {
     await run();
     await exit();
     expect(nextStartInMs()).toBe(100);
@@ -52,7 +52,7 @@ describe('the next start in reports', () => {
     expect(nextStartInMs()).toBeUndefined();
   });
 
-  it('follows the growing delay, of failed starts and of an exit with code 0', async () => {
+  it('reports later next starts as the delay grows, for failed starts and exit code 0', async () => {
     for (let attempt = 0; attempt < 2; attempt += 1)
       testBed.machine.failNextStart(new CloudlessError('precondition', 'no executable server'));
     await run();
@@ -65,14 +65,14 @@ describe('the next start in reports', () => {
     expect(nextStartInMs()).toBe(400);
   });
 
-  it('is absent while the agent repeats a call to a runtime that did not answer', async () => {
+  it('reports no next start while the agent repeats a call to a silent runtime', async () => {
     testBed.machine.failNextStart(new CloudlessError('unavailable', 'no answer'));
     await run();
     expect(testBed.summarizeReport()?.reason).toBe('no answer, trying again in 500 ms');
     expect(nextStartInMs()).toBeUndefined();
   });
 
-  it('is absent once the replica is ordered to stop', async () => {
+  it('reports no next start once the replica is ordered to stop', async () => {
     await run();
     await exit();
     expect(nextStartInMs()).toBe(100);
@@ -82,7 +82,7 @@ describe('the next start in reports', () => {
     expect(nextStartInMs()).toBeUndefined();
   });
 
-  it('is that of the new back-off after a restart of the agent', async () => {
+  it('reports the next start of the new back-off after a restart of the agent', async () => {
     await run();
     await exit();
     await testBed.clock.advance(60);
@@ -93,7 +93,7 @@ describe('the next start in reports', () => {
     expect(nextStartInMs()).toBeUndefined();
   });
 
-  it('is absent for a replica that a restarted agent starts for the first time', async () => {
+  it('reports no next start for the first start of a replica by a restarted agent', async () => {
     testBed.runtime.start = () => new Promise(() => undefined);
     await run();
     testBed.coordinator.reachable = false;
