@@ -26,6 +26,40 @@ describe('NodeDirectory', () => {
     nodes.close();
   });
 
+  describe('after a change of the leader', () => {
+    const THREE = ['a', 'b', 'c'].map((id) => ({ id }));
+
+    /** Advances the clock in steps of 100 ms; the connected nodes send a message at each step. */
+    const advanceTo = async (
+      clock: ManualClock,
+      nodes: NodeDirectory,
+      { atMs, connected }: { readonly atMs: number; readonly connected: readonly string[] },
+    ): Promise<void> => {
+      while (clock.now() < atMs) {
+        await clock.advance(100);
+        for (const nodeId of connected) nodes.renewLease(nodeId);
+      }
+    };
+
+    it.each([
+      { name: 'no node returns', returnAtMs: undefined, trustedMs: 4_900, lostMs: 5_200 },
+      { name: 'the others return at once', returnAtMs: 200, trustedMs: 4_900, lostMs: 5_200 },
+      { name: 'the others return late', returnAtMs: 2_500, trustedMs: 5_400, lostMs: 5_700 },
+    ])('trusts a node that is late when $name', async ({ returnAtMs, trustedMs, lostMs }) => {
+      const clock = new ManualClock();
+      const nodes = new NodeDirectory({ clock, log: silentLog, leaseMs: 3_000 });
+      nodes.start(THREE);
+      const connected = returnAtMs === undefined ? [] : ['a', 'b'];
+      await clock.advance(returnAtMs ?? 0);
+      for (const nodeId of connected) nodes.startSession(nodeId);
+      await advanceTo(clock, nodes, { atMs: trustedMs, connected });
+      expect(nodes.status('c').phase).not.toBe(Phase.LOST);
+      await advanceTo(clock, nodes, { atMs: lostMs, connected });
+      expect(nodes.status('c').phase).toBe(Phase.LOST);
+      nodes.close();
+    });
+  });
+
   it.each([
     {
       name: 'no message came',

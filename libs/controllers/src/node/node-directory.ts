@@ -88,6 +88,13 @@ interface LiveState {
  * machine, `most` twice the admission with TLS. Between the two, the leases last while nodes return.
  */
 const RETURN_MS_PER_NODE = { least: 2, most: 20 };
+/**
+ * Time that a start adds to all leases beside that, milliseconds. An agent asks one coordinator after
+ * the other who leads. After an outage of the store, a coordinator that does not know that yet
+ * answers within a second, and the agent pauses for up to a second after it has asked all: with a
+ * lease of 3 s, this is enough for three coordinators and a pause.
+ */
+const FIND_LEADER_MS = 2_000;
 /** Time for which the usage of replicas in a report counts, milliseconds: three reports. */
 const USAGE_VALID_MS = 30_000;
 /**
@@ -166,7 +173,10 @@ export class NodeDirectory {
     const nodes = [...registered];
     const nodeIds = nodes.map(({ id }) => toNodeId(id));
     const { least, most } = RETURN_MS_PER_NODE;
-    this.membership.renewAll(now, nodeIds, nodeIds.length * least, nodeIds.length * most);
+    const leastMs = FIND_LEADER_MS + nodeIds.length * least;
+    // Nodes that return late are a sign that the others are late as well, also in a small cluster.
+    const mostMs = Math.max(leastMs, this.options.leaseMs, nodeIds.length * most);
+    this.membership.renewAll(now, nodeIds, leastMs, mostMs);
     for (const { id, departure: record } of nodes) {
       if (record === undefined) continue;
       const departure = restoreDeparture(record, now);
