@@ -25,6 +25,9 @@ await runProgram({
         `${result.history.writes} writes and ${result.history.reads} reads checked for one order, ` +
         `${violations.length} violations, seed ${options.seed}`,
     );
-    return violations;
+    const late = result.outcomes.flatMap((outcome) =>
+      outcome.late.map((text) => `${outcome.fault} ${outcome.target}: ${text}`),
+    );
+    return { violations, late };
   },
 });

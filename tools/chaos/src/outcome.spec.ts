@@ -13,6 +13,7 @@ const outcome = (more: Partial<Outcome> = {}): Outcome => ({
   failedCodes: {},
   notes: [],
   violations: [],
+  late: [],
   ...more,
 });
 

@@ -1,3 +1,4 @@
+import type { JudgedChanges } from './checks/replica-changes.js';
 import type { FaultName } from './faults/names.js';
 
 /** What one fault did to the cluster. */
@@ -19,6 +20,8 @@ export interface Outcome {
   /** Observations beside the figures. */
   readonly notes: readonly string[];
   readonly violations: readonly string[];
+  /** Changes that a slow machine explains. */
+  readonly late: JudgedChanges['late'];
 }
 
 /** Outcomes of all injections of one fault. */

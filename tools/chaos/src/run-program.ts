@@ -3,9 +3,18 @@ import { UsageError } from './flags.js';
 import { createStopSignal, findProblem, isInside, runInside } from './own-network.js';
 
 const EXIT_VIOLATION = 1;
+/** Something came too late, and the machine may be the reason. */
+const EXIT_LATE = 4;
 const EXIT_USAGE = 2;
 /** The machine lacks something that a run needs. */
 const EXIT_CANNOT_RUN = 3;
+
+/** What a program found. */
+export interface Verdict {
+  readonly violations: readonly string[];
+  /** What came too late on a machine whose speed is not judged. Default: nothing. */
+  readonly late?: readonly string[];
+}
 
 /** A program that runs a cluster and checks what its clients see. */
 export interface ChaosProgram<Options extends { readonly logs: string }> {
@@ -16,12 +25,12 @@ export interface ChaosProgram<Options extends { readonly logs: string }> {
   readonly parse: (args: readonly string[]) => Options;
   /** Returns the names of other programs that must be installed. */
   readonly listPrograms: (options: Options) => readonly string[];
-  /** Runs the cluster, prints lines of progress, and returns the violations. */
+  /** Runs the cluster, prints lines of progress, and returns what was found. */
   readonly run: (
     options: Options,
     print: (line: string) => void,
     stopSignal: AbortSignal,
-  ) => Promise<readonly string[]>;
+  ) => Promise<Verdict>;
 }
 
 /**
@@ -61,8 +70,10 @@ async function runToExitCode<Options extends { readonly logs: string }>({
   if (!isInside()) return runInside();
   setMaxListeners(0);
   const print = (line: string): void => void process.stdout.write(`${line}\n`);
-  const violations = await run(options, print, createStopSignal());
+  const { violations, late = [] } = await run(options, print, createStopSignal());
   for (const text of violations) print(`VIOLATION: ${text}`);
   print(`logs of all programs: ${options.logs}`);
-  return violations.length === 0 ? 0 : EXIT_VIOLATION;
+  for (const text of late) process.stderr.write(`LATE: ${text}\n`);
+  if (violations.length > 0) return EXIT_VIOLATION;
+  return late.length > 0 ? EXIT_LATE : 0;
 }

@@ -1,14 +1,19 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createSeededRandom, type Random } from '@cloudless/base';
-import { findReplicaChanges } from './checks/replica-changes.js';
+import { findReplicaChanges, judgeReplicaChanges } from './checks/replica-changes.js';
 import { countWritesWithin, findNextLeader, findLongestPause } from './checks/write-times.js';
 import { chooseOne, type FaultContext, type FaultResult } from './faults/fault.js';
 import { FAULTS } from './faults/index.js';
 import { faultNames, type FaultName } from './faults/names.js';
 import { Load, type Seen } from './load/load.js';
 import { waitUntilProcessesMatch } from './load/replica-processes.js';
-import { readReplicas, startWorkloads, waitUntilSettled } from './load/workloads.js';
+import {
+  readNodeLosses,
+  readReplicas,
+  startWorkloads,
+  waitUntilSettled,
+} from './load/workloads.js';
 import type { ChaosOptions } from './options.js';
 import { formatMs, type Outcome } from './outcome.js';
 import { EXIT_STOPPED } from './own-network.js';
@@ -99,6 +104,7 @@ async function runFault(
   const before = await readReplicas(world, RECOVERED_WITHIN_MS);
   load.takeSeen();
   const beganMs = performance.now();
+  const beganAtMs = Date.now();
   const result = await FAULTS[fault].inject(context);
   const endedAtMs = performance.now();
   const violations: string[] = [...(result.problems ?? [])];
@@ -114,9 +120,15 @@ async function runFault(
   }
   await pause(AFTER_MS);
   const after = await readReplicas(world, RECOVERED_WITHIN_MS);
-  for (const [name, replicas] of before)
-    for (const change of findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced))
-      violations.push(`${name}: ${change}`);
+  const losses = await readNodeLosses(world, beganAtMs, RECOVERED_WITHIN_MS);
+  const late: string[] = [];
+  for (const [name, replicas] of before) {
+    const found = findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced);
+    const judgesTimes = context.timeFactor !== undefined;
+    const judged = judgeReplicaChanges(name, found, { losses, judgesTimes });
+    violations.push(...judged.violations);
+    late.push(...judged.late);
+  }
   const seen = load.takeSeen();
   violations.push(...findTimeViolations(result, seen, context.timeFactor));
   violations.push(...seen.failures.slice(0, 3).map((text) => `request to ${text}`));
@@ -139,6 +151,7 @@ async function runFault(
     failedCodes: seen.failed,
     notes: [...(result.notes ?? []), ...seen.oddities.slice(0, 3)],
     violations,
+    late,
   };
 }
 
@@ -173,13 +186,14 @@ function findTimeViolations(
 
 function formatOutcome(outcome: Outcome): string {
   const { fault, target, nextLeaderMs, longestPauseMs, recoveredMs, violations } = outcome;
-  const { acknowledged, failedWrites, failedCodes, answers, failedRequests } = outcome;
+  const { acknowledged, failedWrites, failedCodes, answers, failedRequests, late } = outcome;
   return [
     `${fault} ${target}: next leader ${formatMs(nextLeaderMs) ?? '-'}, no write for ${formatMs(longestPauseMs)}`,
     `recovered after ${formatMs(recoveredMs) ?? '-'}, writes ${acknowledged}, failed calls ${failedWrites}${formatCodes(failedCodes)}`,
     `requests ${answers}, failed ${failedRequests}`,
     ...outcome.notes.map((text) => `\n  ${text}`),
-    ...violations.map((text) => `\n  VIOLATION: ${text}`),
+    ...late.map((text) => `\n  LATE: ${text}`),
+    ...violations.map((text) => `\n  VIOLATION: ${fault} ${target}: ${text}`),
   ].join(', ');
 }
 

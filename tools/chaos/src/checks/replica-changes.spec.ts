@@ -1,4 +1,4 @@
-import { findReplicaChanges, type ReplicaFacts } from './replica-changes.js';
+import { findReplicaChanges, judgeReplicaChanges, type ReplicaFacts } from './replica-changes.js';
 
 const replica = (id: string, more: Partial<ReplicaFacts> = {}): ReplicaFacts => ({
   workload: 'web',
@@ -15,22 +15,22 @@ describe('findReplicaChanges', () => {
     {
       name: 'a replaced replica',
       after: [replica('r1'), replica('r3')],
-      changes: ['r2 on a1 was replaced'],
+      changes: [{ text: 'r2 on a1 was replaced', nodeId: 'a1' }],
     },
     {
       name: 'a restarted replica',
       after: [replica('r1', { containerId: 'r1-2', restarts: 1 }), replica('r2')],
-      changes: ['r1 on a1 was restarted'],
+      changes: [{ text: 'r1 on a1 was restarted', nodeId: 'a1' }],
     },
     {
       name: 'a moved replica',
       after: [replica('r1', { nodeId: 'a2' }), replica('r2')],
-      changes: ['r1 moved to a2'],
+      changes: [{ text: 'r1 moved to a2', nodeId: 'a1' }],
     },
     {
       name: 'a surplus replica',
       after: [replica('r1'), replica('r2'), replica('r3')],
-      changes: ['1 more replicas than before'],
+      changes: [{ text: '1 more replicas than before' }],
     },
   ])('finds $name', ({ after, changes }) => {
     expect(findReplicaChanges([replica('r1'), replica('r2')], after)).toEqual(changes);
@@ -40,6 +40,38 @@ describe('findReplicaChanges', () => {
     const isOnA1 = ({ nodeId }: ReplicaFacts): boolean => nodeId === 'a1';
     const before = [replica('r1'), replica('r2', { nodeId: 'a2' })];
     expect(findReplicaChanges(before, [replica('r2', { nodeId: 'a2' })], isOnA1)).toEqual([]);
-    expect(findReplicaChanges(before, [replica('r1')], isOnA1)).toEqual(['r2 on a2 was replaced']);
+    expect(findReplicaChanges(before, [replica('r1')], isOnA1)).toEqual([
+      { text: 'r2 on a2 was replaced', nodeId: 'a2' },
+    ]);
   });
+});
+
+describe('judgeReplicaChanges', () => {
+  const changes = [
+    { text: 'r1 on a1 was replaced', nodeId: 'a1' },
+    { text: 'r2 on a2 was replaced', nodeId: 'a2' },
+    { text: '1 more replicas than before' },
+  ];
+  const losses = new Map([['a2', 'node a2 is lost: no message']]);
+  const R1 = 'web: r1 on a1 was replaced';
+  const R2 = 'web: r2 on a2 was replaced (node a2 is lost: no message)';
+  const SURPLUS = 'web: 1 more replicas than before';
+
+  it.each([
+    { name: 'each change', judgesTimes: true, violations: [R1, R2, SURPLUS], late: [] },
+    {
+      name: 'no change on a node that was lost',
+      judgesTimes: false,
+      violations: [R1, SURPLUS],
+      late: [R2],
+    },
+  ])(
+    'calls $name a violation when times are judged: $judgesTimes',
+    ({ judgesTimes, ...judged }) => {
+      expect(judgeReplicaChanges('web', changes, { losses, judgesTimes })).toEqual({
+        violations: judged.violations,
+        late: judged.late,
+      });
+    },
+  );
 });

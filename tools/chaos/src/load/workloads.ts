@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Disconnect_Mode,
   type CoordinatorClient,
@@ -122,4 +123,22 @@ export async function readReplicas(
     return found;
   };
   return world.call(read, withinMs);
+}
+
+/**
+ * Reads why nodes were lost.
+ * @param sinceMs - Wall-clock milliseconds; earlier losses do not count.
+ * @returns The text of the newest loss, by node.
+ */
+export async function readNodeLosses(
+  world: World,
+  sinceMs: number,
+  withinMs: number,
+): Promise<ReadonlyMap<string, string>> {
+  const request = { reasons: ['NodeLost'], since: timestampFromMs(sinceMs), pageSize: 1_000 };
+  const { events } = await world.call(
+    (client, options) => client.listEvents(request, options),
+    withinMs,
+  );
+  return new Map(events.map(({ nodeId, message }) => [nodeId, message]));
 }

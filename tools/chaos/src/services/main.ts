@@ -17,6 +17,6 @@ await runProgram({
   run: async (options, print, stopSignal) => {
     const violations = await runServices(options, print, stopSignal);
     print(`\n${violations.length} violations`);
-    return violations;
+    return { violations };
   },
 });
