@@ -40,6 +40,7 @@ export class MeasuredCoordinator {
   private program: RunningProgram | undefined;
   private currentUrl = '';
   private opsUrl = '';
+  private longestPauseSeconds = 0;
 
   constructor(private readonly options: MeasuredCoordinatorOptions) {}
 
@@ -116,7 +117,18 @@ export class MeasuredCoordinator {
 
   async readMetrics(): Promise<Metrics> {
     const response = await fetch(`${this.opsUrl}/metrics`);
-    return parseMetrics(await response.text());
+    const metrics = parseMetrics(await response.text());
+    // Each scrape begins a new maximum.
+    const pauseSeconds = sumOf(metrics, 'cloudless_lease_sweep_lag_seconds');
+    this.longestPauseSeconds = Math.max(this.longestPauseSeconds, pauseSeconds);
+    return metrics;
+  }
+
+  /** Returns the longest delay of a lease sweep in seconds, and begins a new maximum. */
+  takeLongestPause(): number {
+    const longest = this.longestPauseSeconds;
+    this.longestPauseSeconds = 0;
+    return longest;
   }
 }
 

@@ -56,6 +56,8 @@ interface Moment {
   readonly atMs: number;
   readonly cpuSeconds: number;
   readonly metrics: Metrics;
+  /** Longest time for which the main loop of the coordinator stood still since the last moment. */
+  readonly longestPauseSeconds: number;
   readonly counts: AgentCounts;
 }
 
@@ -122,7 +124,8 @@ export class PhaseRecorder {
     const metrics = await this.coordinator.readMetrics();
     const counts = await this.agents.count();
     const { cpuSeconds } = this.coordinator.readFigures();
-    return { atMs: systemClock.now(), cpuSeconds, metrics, counts };
+    const longestPauseSeconds = this.coordinator.takeLongestPause();
+    return { atMs: systemClock.now(), cpuSeconds, metrics, longestPauseSeconds, counts };
   }
 }
 
@@ -170,6 +173,7 @@ function compare(
       conflicts: grown('cloudless_state_commits_total', 'result="conflict"'),
       nodeLosses: grown('cloudless_node_losses_total'),
       mostReplicasOnOneAgent: after.counts.mostOnOneAgent,
+      longestMainLoopPauseMs: Math.round(after.longestPauseSeconds * 1_000),
       storeMb: Math.round(sumOf(after.metrics, 'cloudless_store_size_bytes') / 1e6),
     },
   };
