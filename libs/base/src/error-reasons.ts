@@ -1,4 +1,4 @@
-import type { ErrorKind } from './errors.js';
+import type { ErrorKind } from './error-kind.js';
 
 /**
  * The causes of errors, for programs, each with the kind of the error. The names are the values of

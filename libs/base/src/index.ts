@@ -12,7 +12,8 @@ export {
   errorReasonOf,
   hasErrorReason,
 } from './errors.js';
-export type { CloudlessErrorOptions, ErrorKind, Violation } from './errors.js';
+export type { CloudlessErrorOptions, Violation } from './errors.js';
+export type { ErrorKind } from './error-kind.js';
 export { ERROR_REASON_KINDS, isErrorReason } from './error-reasons.js';
 export type { ErrorReason } from './error-reasons.js';
 export { StoppedError, sleep } from './time/clock.js';

@@ -30,4 +30,5 @@ export {
   toSchedulerNode,
 } from './placement/scheduler-input.js';
 export { NetworkFeed } from './network/network-feed.js';
-export type { FeedCounts, FeedPosition, FeedReader } from './network/network-feed.js';
+export type { FeedCounts } from './network/feed-metrics.js';
+export type { FeedPosition, FeedReader } from './network/network-feed.js';

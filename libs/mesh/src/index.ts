@@ -5,6 +5,8 @@ export type {
   CheckClients,
   CheckTarget,
   CoordinatorConnection,
+  EndpointChoice,
+  EndpointRequest,
   HealthReport,
   IdentitySource,
   LinkStatus,
@@ -28,7 +30,6 @@ export { ZoneFeed } from './dns/zone-feed.js';
 export { NetworkModel, toServiceKey } from './model/network-model.js';
 export { ADDRESS_CHECK_MS, MachineAddresses } from './entry/machine-addresses.js';
 export type { MachineAddressesOptions } from './entry/machine-addresses.js';
-export type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 export type { NetworkChanges, NetworkView } from './model/network-model.js';
 export { listServedRoutes } from './model/served-routes.js';
 export type {

@@ -4,7 +4,6 @@ import type { Duplex } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { NodeNetworkClient, UpdateEndpointHealthRequestSchema } from '@cloudless/api';
 import type { Clock, Log, Meter, Random, SampledTracer } from '@cloudless/base';
-import type { EndpointChoice, EndpointRequest } from './entry/request-endpoints.js';
 import type { NetworkChanges, NetworkView } from './model/network-model.js';
 import type { EndpointResponse } from './traffic/traffic-counts.js';
 
@@ -304,6 +303,40 @@ export interface ServedDns {
   /** Domain below which services have names. */
   readonly domain: string;
 }
+
+/** A request to a service that another part of the process carries, such as an HTTP proxy. */
+export interface EndpointRequest {
+  readonly namespace: string;
+  readonly service: string;
+  /** Number of a TCP port of the service. */
+  readonly port: number;
+  readonly clientAddress: string;
+  readonly clientPort: number;
+  /** Address and port at which the client reached this node, such as "10.0.0.5:443". */
+  readonly virtual: string;
+  /** Ids of endpoints that were tried already. */
+  readonly exclude: ReadonlySet<string>;
+}
+
+/** An endpoint for one request. */
+export type EndpointChoice =
+  | {
+      readonly kind: 'chosen';
+      readonly endpointId: string;
+      /** True when a connection names its client to the endpoint, so that no other may use it. */
+      readonly namesClient: boolean;
+      /**
+       * Opens a connection, which later requests may use, too. The connection is reset when the
+       * endpoint is gone.
+       * @param trace - Span of the request, in the format of the header `traceparent`.
+       * @throws when the endpoint accepts no connection; the balancer learns of that.
+       */
+      connect(trace?: string): Promise<Duplex>;
+      /** Ends the request, for the count of the balancer. Calls after the first do nothing. */
+      release(): void;
+    }
+  /** `reason` continues a sentence that begins with the service. */
+  | { readonly kind: 'refused'; readonly reason: string };
 
 /** The network proxy of a node. */
 export interface NetworkProxy {

@@ -11,7 +11,8 @@ import {
 import type { ContainerRuntime, EgressRule } from '@cloudless/runtime';
 import { requireStart, usesNodeDnsServer } from '../container/to-container-request.js';
 import type { NodeNetworkAccess } from '../network/node-network.js';
-import type { NodeReplicas } from '../replica/node-replicas.js';
+import type { ReplicaHost } from '../replica/replica-host.js';
+import type { ReplicaListener } from '../replica/replica-listener.js';
 import { listServicePatterns, toEgressRules, type ServiceAddresses } from './egress-rules.js';
 
 /** Time between two questions for the addresses of services, milliseconds. */
@@ -21,11 +22,19 @@ const CONCURRENCY = 4;
 /** No namespace has this name, so the answer names the DNS server and no services. */
 const NO_NAMESPACE = '';
 
+/** The replicas of the node whose containers the updates follow. */
+export interface EgressReplicas {
+  find(replicaId: string): Pick<ReplicaHost, 'current' | 'startOrder'> | undefined;
+  listRunners(): readonly Pick<ReplicaHost, 'current'>[];
+  /** Returns a function that ends the calls of the listener. */
+  subscribe(listener: ReplicaListener): () => void;
+}
+
 export interface ReplicaEgressOptions {
   /** The network proxy of the node. Absent: services have no virtual addresses here. */
   readonly network?: Pick<NodeNetworkAccess, 'findServices' | 'findServiceAddresses'> | undefined;
   readonly runtime: Pick<ContainerRuntime, 'limitEgress'>;
-  readonly replicas: () => Pick<NodeReplicas, 'subscribe' | 'find' | 'listRunners'>;
+  readonly replicas: () => EgressReplicas;
   readonly clock: Clock;
   readonly log: Log;
 }

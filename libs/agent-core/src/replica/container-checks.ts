@@ -2,7 +2,8 @@ import type { ContainerId, Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { waitForPorts } from '../container/wait-for-ports.js';
 import { probeContainer, type ProbeListener } from '../probes/probe-container.js';
-import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaHost } from './replica-host.js';
+import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import type { CurrentContainer } from './replica-state.js';
 
 /** Readiness checks and probes of the running container of one replica. */

@@ -1,7 +1,8 @@
 import { errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
 import { RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { removeContainers } from './replica-containers.js';
-import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaHost } from './replica-host.js';
+import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import { createLostExit } from './restore-replica.js';
 
 /** Stops and removes containers of one replica. */

@@ -8,7 +8,8 @@ import {
 import { readLastLines } from '../container/last-lines.js';
 import type { QueuedStart } from '../container/start-queue.js';
 import { isUncertain, startContainer } from './replica-containers.js';
-import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaHost } from './replica-host.js';
+import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import type { ReplicaLease } from './replica-lease.js';
 import { ReplicaPreparation } from './replica-preparation.js';
 

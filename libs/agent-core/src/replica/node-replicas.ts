@@ -12,7 +12,6 @@ import {
   ReplicaReportSchema,
   ReplicaStatus_Phase,
   type Order,
-  type OrderRefused,
   type ReplicaReport,
 } from '@cloudless/api';
 import {
@@ -28,7 +27,8 @@ import { fromContainerLabels, type ContainerOwner } from '../container/container
 import { readLastLines } from '../container/last-lines.js';
 import { StartQueue } from '../container/start-queue.js';
 import { toReplicaTarget } from './replica-target.js';
-import type { ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaListener } from './replica-listener.js';
+import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import { ReplicaRunner } from './replica-runner.js';
 import { withStoredEnd } from './order-storage.js';
 import { isEnded } from './replica-phase.js';
@@ -43,21 +43,6 @@ import {
 import { resolveStopDelays } from './stop-delays.js';
 import { toStoredStop } from './stored-orders.js';
 import { toReplicaReport } from './to-replica-report.js';
-
-/** Receives every change that must be sent to the coordinator. */
-export interface ReplicaListener {
-  /**
-   * Called when the report of this replica has changed or the coordinator requests the report
-   * again.
-   */
-  onChanged(replicaId: string): void;
-  /** Called when the agent has refused an order. */
-  onRefused(refusal: OrderRefused): void;
-  /**
-   * Called when all data of the replica has been removed; the report acknowledges the forget order.
-   */
-  onForgotten(report: ReplicaReport): void;
-}
 
 export type NodeReplicasOptions = Omit<
   ReplicaRunnerDeps,

@@ -17,7 +17,8 @@ import { ContainerStarts } from './container-starts.js';
 import { withNextStart } from './next-start.js';
 import { describeNotStored, GIVE_UP_START_MS, mayGiveUpStart } from './order-storage.js';
 import { hasFailed, reduceReplica } from './reduce-replica.js';
-import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaHost } from './replica-host.js';
+import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import { ReplicaLease } from './replica-lease.js';
 import type {
   ContainerExit,

@@ -1,8 +1,8 @@
 import type { DescMethod } from '@bufbuild/protobuf';
-import type { CloudlessError } from '@cloudless/base';
+import type { Clock, CloudlessError } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
 import type { Principal } from '@cloudless/identity';
 import { checkCall, getAccessRule } from '@cloudless/identity/authorization';
-import type { AuthenticatorDeps } from './authenticator.js';
 import { createDeniedError } from './call-access.js';
 import type { ApiCaller, CallCredential } from './caller.js';
 import type { RenewedCertificate } from './certificate-authentication.js';
@@ -39,7 +39,7 @@ export class AuthenticatedCaller implements ApiCaller {
 
   /** @throws the error of the authentication. */
   constructor(
-    private readonly deps: Pick<AuthenticatorDeps, 'state' | 'clock'>,
+    private readonly deps: { readonly state: ClusterState; readonly clock: Clock },
     private readonly authentication: AuthenticateNow,
     private readonly method: DescMethod,
     readonly connectionId: string,

@@ -1,5 +1,26 @@
 import type { Meter } from '@cloudless/base';
-import type { FeedCounts } from './network-feed.js';
+
+/** Numbers for operators and tests. */
+export interface FeedCounts {
+  readonly readers: number;
+  /** Readers whose proxy has not applied the newest update yet. */
+  readonly readersBehind: number;
+  /** Leaving replicas that some proxy may still choose for new connections. */
+  readonly waitingRemovals: number;
+  /** Entries that were derived from records, changed or not. */
+  readonly derivedEntries: number;
+  /** Updates that were encoded for all readers together. */
+  readonly encodedUpdates: number;
+  readonly encodedBytes: number;
+  /** Times that everything was encoded. */
+  readonly encodedSnapshots: number;
+  /** Bytes that were given to readers. */
+  readonly sentBytes: number;
+  /** Times that a reader received everything at the start. */
+  readonly startedAnew: number;
+  /** Times that a reader received everything because it was too slow. */
+  readonly resynchronised: number;
+}
 
 /**
  * Publishes the counts of a feed, which are read at each scrape.

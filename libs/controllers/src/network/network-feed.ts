@@ -20,7 +20,7 @@ import {
 import { NodeStatus_Phase as NodePhase, type TrafficReport } from '@cloudless/api';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { TrafficSource, TrafficWindow } from '../rollout/gate/traffic-window.js';
-import { publishFeedMetrics } from './feed-metrics.js';
+import { publishFeedMetrics, type FeedCounts } from './feed-metrics.js';
 import { NetworkModel, type NetworkChanges } from './network-model.js';
 import { RemovalWaits } from './removal-waits.js';
 import { encodeChanges, encodeEntries, encodeStart, toIncomplete } from './update-encoding.js';
@@ -63,28 +63,6 @@ export interface FeedReader {
   addTraffic(report: TrafficReport): void;
   /** Removes the reader. */
   close(): void;
-}
-
-/** Numbers for operators and tests. */
-export interface FeedCounts {
-  readonly readers: number;
-  /** Readers whose proxy has not applied the newest update yet. */
-  readonly readersBehind: number;
-  /** Leaving replicas that some proxy may still choose for new connections. */
-  readonly waitingRemovals: number;
-  /** Entries that were derived from records, changed or not. */
-  readonly derivedEntries: number;
-  /** Updates that were encoded for all readers together. */
-  readonly encodedUpdates: number;
-  readonly encodedBytes: number;
-  /** Times that everything was encoded. */
-  readonly encodedSnapshots: number;
-  /** Bytes that were given to readers. */
-  readonly sentBytes: number;
-  /** Times that a reader received everything at the start. */
-  readonly startedAnew: number;
-  /** Times that a reader received everything because it was too slow. */
-  readonly resynchronised: number;
 }
 
 /** Everything, encoded. */

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { aService, anEndpoint, TestCluster, type TestProxy } from '../testing/test-cluster.js';
-import type { EndpointChoice } from './request-endpoints.js';
+import type { EndpointChoice } from '../ports.js';
 
 let cluster: TestCluster;
 let a: TestProxy;

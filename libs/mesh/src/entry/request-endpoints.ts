@@ -3,45 +3,12 @@ import { Port_Protocol } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
 import type { Dialled } from '../dial/endpoint-dialler.js';
 import { toServiceKey } from '../model/network-model.js';
+import type { EndpointChoice, EndpointRequest } from '../ports.js';
 import { explainStale, identifyClient, type ProxyContext } from '../proxy/proxy-context.js';
 import type { CarriedConnection } from '../service/connection-table.js';
 import type { EndpointTarget, ServicePort } from '../service/service-port.js';
 import { formatAddress } from '../stream/proxy-header.js';
 import { resetStream } from '../stream/splice.js';
-
-/** A request to a service that another part of the process carries, such as an HTTP proxy. */
-export interface EndpointRequest {
-  readonly namespace: string;
-  readonly service: string;
-  /** Number of a TCP port of the service. */
-  readonly port: number;
-  readonly clientAddress: string;
-  readonly clientPort: number;
-  /** Address and port at which the client reached this node, such as "10.0.0.5:443". */
-  readonly virtual: string;
-  /** Ids of endpoints that were tried already. */
-  readonly exclude: ReadonlySet<string>;
-}
-
-/** An endpoint for one request. */
-export type EndpointChoice =
-  | {
-      readonly kind: 'chosen';
-      readonly endpointId: string;
-      /** True when a connection names its client to the endpoint, so that no other may use it. */
-      readonly namesClient: boolean;
-      /**
-       * Opens a connection, which later requests may use, too. The connection is reset when the
-       * endpoint is gone.
-       * @param trace - Span of the request, in the format of the header `traceparent`.
-       * @throws when the endpoint accepts no connection; the balancer learns of that.
-       */
-      connect(trace?: string): Promise<Duplex>;
-      /** Ends the request, for the count of the balancer. Calls after the first do nothing. */
-      release(): void;
-    }
-  /** `reason` continues a sentence that begins with the service. */
-  | { readonly kind: 'refused'; readonly reason: string };
 
 /** Chooses an endpoint of a service for a request, as for a connection of a client of this node. */
 export function chooseEndpoint(context: ProxyContext, request: EndpointRequest): EndpointChoice {

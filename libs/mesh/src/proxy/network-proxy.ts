@@ -6,11 +6,7 @@ import { NetworkDns } from '../dns/network-dns.js';
 import { EndpointDialler } from '../dial/endpoint-dialler.js';
 import { MachineAddresses } from '../entry/machine-addresses.js';
 import { ServiceListeners } from '../entry/service-listeners.js';
-import {
-  chooseEndpoint,
-  type EndpointChoice,
-  type EndpointRequest,
-} from '../entry/request-endpoints.js';
+import { chooseEndpoint } from '../entry/request-endpoints.js';
 import { ExitStreams } from '../exit/exit-streams.js';
 import { followNetwork } from '../feed/follow-network.js';
 import { EndpointChecks } from '../health/endpoint-checks.js';
@@ -30,6 +26,8 @@ import { SnapshotFile } from '../model/snapshot-file.js';
 import {
   DEFAULT_PROXY_LIMITS,
   type CoordinatorConnection,
+  type EndpointChoice,
+  type EndpointRequest,
   type ListedService,
   type NetworkProxy,
   type NetworkProxyOptions,
