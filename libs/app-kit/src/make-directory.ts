@@ -1,6 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
+import { errorCodeOf } from '@cloudless/base';
 
 /** Default of mkdir in Node.js; the umask removes bits. */
 const DEFAULT_MODE = 0o777;
@@ -64,5 +65,5 @@ export function makeDirectorySync(path: string, mode = DEFAULT_MODE): string | u
 
 /** Returns true when the error may mean that a parent of `target` is missing. */
 function mayLackParent(failure: unknown, target: string): boolean {
-  return (failure as NodeJS.ErrnoException).code === 'ENOENT' && dirname(target) !== target;
+  return errorCodeOf(failure) === 'ENOENT' && dirname(target) !== target;
 }

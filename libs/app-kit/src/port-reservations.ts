@@ -1,4 +1,5 @@
 import { createServer, type Server } from 'node:net';
+import { errorCodeOf } from '@cloudless/base';
 
 /** A reserved port. `server` is set once the name of its socket is bound. */
 interface Reservation {
@@ -67,7 +68,7 @@ function toKey(port: number, protocol: 'tcp' | 'udp'): string {
  */
 function listen(server: Server, path: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    server.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => resolve(code));
+    server.once('error', (reason) => resolve(errorCodeOf(reason) ?? 'unknown'));
     server.listen({ path }, () => resolve(undefined));
   });
 }

@@ -14,6 +14,7 @@ export {
 } from './errors.js';
 export type { CloudlessErrorOptions, Violation } from './errors.js';
 export type { ErrorKind } from './error-kind.js';
+export { errorCodeOf } from './error-code.js';
 export { ERROR_REASON_KINDS, isErrorReason } from './error-reasons.js';
 export type { ErrorReason } from './error-reasons.js';
 export { StoppedError, sleep } from './time/clock.js';

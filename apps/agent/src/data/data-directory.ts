@@ -1,9 +1,8 @@
 import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, errorMessageOf } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import { errorCodeOf } from '../error-code.js';
 import { isNoSpace } from './disk-reserve.js';
 
 /** Data directory that is locked by this process. */

@@ -1,10 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { link, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, errorFields, silentLog, type Clock, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorCodeOf,
+  errorFields,
+  silentLog,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import { SerialQueue } from '@cloudless/agent-core';
 import { makeDirectory, systemClock } from '@cloudless/app-kit';
-import { errorCodeOf } from '../error-code.js';
 
 /** Folder of the reserve in the data directory. */
 export const RESERVE_FOLDER = 'reserve';

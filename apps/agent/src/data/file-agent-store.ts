@@ -1,6 +1,6 @@
 import { readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { definedFields, CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError, errorCodeOf } from '@cloudless/base';
 import {
   isPhase,
   type AgentIdentity,
@@ -11,7 +11,6 @@ import {
   type StoredReplica,
 } from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/app-kit';
-import { errorCodeOf } from '../error-code.js';
 import { DiskReserve, isNoSpace, writeFlushed } from './disk-reserve.js';
 import { syncFolder } from './sync-folder.js';
 import { replaceFile, writeFromReserve } from './write-from-reserve.js';

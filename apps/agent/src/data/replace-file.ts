@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { errorCodeOf } from '../error-code.js';
+import { errorCodeOf } from '@cloudless/base';
 
 /**
  * Writes a private file, whole or not at all. Writes nothing when the file has this text already, so

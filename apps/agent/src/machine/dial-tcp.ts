@@ -1,5 +1,5 @@
 import net from 'node:net';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import type { TcpDial, TcpStream } from '@cloudless/agent-core';
 
 /** Time limit of a connection on the same machine, milliseconds. */
@@ -17,8 +17,7 @@ export const dialTcp: TcpDial = (ip, port) =>
         }),
       );
     };
-    const onError = (reason: NodeJS.ErrnoException): void =>
-      fail(reason.code ?? reason.message, reason);
+    const onError = (reason: Error): void => fail(errorCodeOf(reason) ?? reason.message, reason);
     socket.setTimeout(CONNECT_TIMEOUT_MS, () => fail(`no answer within ${CONNECT_TIMEOUT_MS} ms`));
     socket.once('error', onError);
     socket.once('connect', () => {

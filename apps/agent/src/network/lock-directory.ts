@@ -1,6 +1,6 @@
 import { lstatSync, mkdirSync, readlinkSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 
 /** Permissions that let another user than the owner change a directory. */
 const WRITABLE_BY_OTHERS = 0o022;
@@ -35,7 +35,7 @@ export function prepareLockDirectory({
   try {
     mkdirSync(directory, { mode: 0o700 });
   } catch (reason) {
-    if ((reason as NodeJS.ErrnoException).code !== 'EEXIST') throw reason;
+    if (errorCodeOf(reason) !== 'EEXIST') throw reason;
   }
   const found = lstatSync(directory);
   if (isPrivate(found, uid)) return directory;

@@ -3,6 +3,7 @@ import net from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import {
   definedFields,
+  errorCodeOf,
   errorFields,
   errorMessageOf,
   sleep,
@@ -213,7 +214,7 @@ export class NamespaceLock {
       linkSync(draft, path);
     } catch (reason) {
       this.drop(server);
-      if ((reason as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      if (errorCodeOf(reason) === 'EEXIST') return false;
       throw reason;
     } finally {
       rmSync(draft, { force: true });
@@ -270,8 +271,8 @@ export class NamespaceLock {
       signal.addEventListener('abort', end, { once: true });
       if (signal.aborted) end();
       // Any other error, such as a full queue of connections, says nothing about the holder.
-      socket.on('error', ({ code }: NodeJS.ErrnoException) => {
-        isVoid = code === 'ECONNREFUSED' || code === 'ENOENT';
+      socket.on('error', (reason) => {
+        isVoid = ['ECONNREFUSED', 'ENOENT'].includes(errorCodeOf(reason) ?? '');
       });
       socket.on('data', (chunk: Buffer) => {
         const lines = `${text}${chunk.toString()}`.split('\n');

@@ -6,9 +6,8 @@ import {
   HealthCheckResponse_ServingStatus as Status,
   createHealthClient,
 } from '@cloudless/api/grpc';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import { createGrpcTransportOver } from '@cloudless/rpc-node/client';
-import { errorCodeOf } from '../error-code.js';
 import { toConnectionError } from './connection-error.js';
 
 /** Maximum size of the response, which is one small number. */

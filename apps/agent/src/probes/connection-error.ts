@@ -1,5 +1,4 @@
-import { CloudlessError } from '@cloudless/base';
-import { errorCodeOf } from '../error-code.js';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 
 /** Messages for people, by error code of the operating system. */
 const MESSAGES: Readonly<Record<string, string>> = {

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import { lstatSync, mkdirSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { CloudlessError, type Log } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, type Log } from '@cloudless/base';
 import { mountMemory, unmountMemory } from '@cloudless/runtime-cri';
-import { errorCodeOf } from '../error-code.js';
 import { FileReplicaFiles, type ReplicaMounts } from './file-replica-files.js';
 
 /** Folder in the data directory with the secrets and configs of replicas. */

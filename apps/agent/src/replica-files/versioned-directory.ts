@@ -11,8 +11,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { errorCodeOf } from '../error-code.js';
+import { CloudlessError, errorCodeOf, errorMessageOf } from '@cloudless/base';
 
 /** Symbolic link to the folder with the current files. */
 export const CURRENT = '..data';

@@ -1,10 +1,9 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import type { Owner } from '@cloudless/runtime-cri';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { replaceFileSync } from '../data/replace-file.js';
-import { errorCodeOf } from '../error-code.js';
 
 /** Folder in the data directory for container logs and the record of the container runtime. */
 export const CONTAINERS_FOLDER = 'containers';

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { JsonValue } from '@bufbuild/protobuf';
+import { errorCodeOf } from '@cloudless/base';
 import type { Invocation } from '../command-tree.js';
 import type { CliSession } from '../call/cli-session.js';
 import { createUsageFailure } from '../call/failure.js';
@@ -61,7 +62,7 @@ export async function createAndPrintSecret(
 }
 
 function refuseFile(file: string, reason: unknown): never {
-  const { code } = reason as { readonly code?: unknown };
+  const code = errorCodeOf(reason);
   const message = reason instanceof Error ? reason.message : String(reason);
   throw createUsageFailure(
     `--output-file: ${code === 'EEXIST' ? `${file} exists already; choose another file` : message}`,

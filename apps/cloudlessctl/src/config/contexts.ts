@@ -1,4 +1,5 @@
 import type { Document } from 'yaml';
+import { errorCodeOf } from '@cloudless/base';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import type { CliIo, Files } from '../io/io.js';
 import type { Contexts } from './context.js';
@@ -49,7 +50,7 @@ async function readIfPresent(files: Files, path: string): Promise<Uint8Array | u
   try {
     return await files.read(path);
   } catch (reason) {
-    if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return undefined;
+    if (errorCodeOf(reason) === 'ENOENT') return undefined;
     const message = reason instanceof Error ? reason.message : String(reason);
     throw new CliFailure(ExitCode.error, `cannot read the configuration ${path}: ${message}`, {
       cause: reason,

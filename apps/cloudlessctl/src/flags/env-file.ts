@@ -1,3 +1,4 @@
+import { errorCodeOf } from '@cloudless/base';
 import { createUsageFailure } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
 
@@ -61,7 +62,7 @@ async function readFile(path: string, { files }: Pick<CliIo, 'files'>): Promise<
   try {
     bytes = await files.read(path);
   } catch (reason) {
-    const isMissing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
+    const isMissing = errorCodeOf(reason) === 'ENOENT';
     throw createFailure(
       `${path}: ${isMissing ? 'no such file or directory' : reason instanceof Error ? reason.message : String(reason)}`,
     );

@@ -1,3 +1,4 @@
+import { errorCodeOf } from '@cloudless/base';
 import type { UserClient } from '@cloudless/api';
 import { CliFailure, ExitCode, createUsageFailure } from '../call/failure.js';
 import type { Settings } from '../config/settings.js';
@@ -82,7 +83,7 @@ async function readCaFile(io: CliIo, caFile: string): Promise<string> {
   try {
     return new TextDecoder().decode(await io.files.read(caFile));
   } catch (reason) {
-    const isMissing = (reason as { readonly code?: unknown }).code === 'ENOENT';
+    const isMissing = errorCodeOf(reason) === 'ENOENT';
     const message = reason instanceof Error ? reason.message : String(reason);
     throw createUsageFailure(
       `--ca-file: ${caFile}: ${isMissing ? 'no such file or directory' : message}`,

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { errorCodeOf } from '@cloudless/base';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import type { ClientIdentity, Files } from '../io/io.js';
 
@@ -39,7 +40,7 @@ export async function readIdentity(
   try {
     bytes = await files.readSecret(path);
   } catch (reason) {
-    if ((reason as { readonly code?: unknown }).code === 'ENOENT') return undefined;
+    if (errorCodeOf(reason) === 'ENOENT') return undefined;
     throw new CliFailure(
       ExitCode.error,
       reason instanceof Error ? reason.message : String(reason),

@@ -1,3 +1,4 @@
+import { errorCodeOf } from '@cloudless/base';
 import { parseToken } from '@cloudless/identity';
 import { CliFailure, ExitCode, createUsageFailure } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
@@ -75,7 +76,7 @@ export async function readTokenText(
   try {
     bytes = await io.files.readSecret(path);
   } catch (reason) {
-    const problem = PATH_PROBLEMS[String((reason as { readonly code?: unknown }).code)];
+    const problem = PATH_PROBLEMS[errorCodeOf(reason) ?? ''];
     const message = reason instanceof Error ? reason.message : String(reason);
     throw new CliFailure(
       problem === undefined ? ExitCode.error : ExitCode.usage,

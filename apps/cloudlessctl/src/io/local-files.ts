@@ -11,6 +11,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { errorCodeOf } from '@cloudless/base';
 import { makeDirectory } from '@cloudless/app-kit';
 import { OpenSecretError } from './io.js';
 import type { Files } from './io.js';
@@ -92,7 +93,7 @@ export class LocalFiles implements Files {
         await writeFile(path, owner, { flag: 'wx', mode: 0o600 });
         return unlock;
       } catch (reason) {
-        if (!isErrorWithCode(reason, 'EEXIST')) throw reason;
+        if (errorCodeOf(reason) !== 'EEXIST') throw reason;
       }
       if (!(await removeStaleLock(path, staleAfterMs))) return undefined;
     }
@@ -122,8 +123,8 @@ async function removeStaleLock(path: string, staleAfterMs: number): Promise<bool
     await rm(taken, { force: true });
     return wasStale;
   } catch (reason) {
-    if (isErrorWithCode(reason, 'ENOENT')) return true;
-    if (isErrorWithCode(reason, 'EEXIST')) return false;
+    if (errorCodeOf(reason) === 'ENOENT') return true;
+    if (errorCodeOf(reason) === 'EEXIST') return false;
     throw reason;
   }
 }
@@ -141,8 +142,4 @@ async function writeSynced(path: string, content: string | Uint8Array): Promise<
 
 function toTemporaryPath(path: string): string {
   return `${path}.${randomBytes(4).toString('hex')}`;
-}
-
-function isErrorWithCode(reason: unknown, code: string): boolean {
-  return (reason as { readonly code?: unknown }).code === code;
 }

@@ -1,4 +1,5 @@
 import { fstatSync } from 'node:fs';
+import { errorCodeOf } from '@cloudless/base';
 import { BrokenPipeError } from './io.js';
 import type { CliInput, CliOutput } from './io.js';
 
@@ -26,10 +27,7 @@ export class ProcessOutput implements CliOutput {
     return new Promise((resolve, reject) => {
       this.stream.write(data, (error) => {
         if (error === undefined || error === null) resolve();
-        else if (
-          'code' in error &&
-          (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED')
-        )
+        else if (['EPIPE', 'ERR_STREAM_DESTROYED'].includes(errorCodeOf(error) ?? ''))
           reject(new BrokenPipeError());
         else reject(error);
       });

@@ -1,9 +1,9 @@
 import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import { CertificateAuthority } from '../x509/certificate-authority.js';
 import type { AuthorityPems } from '../x509/certificate-authority.js';
-import { toFileError, hasCode, refuse } from './file-errors.js';
+import { toFileError, refuse } from './file-errors.js';
 import {
   createSyncedFile,
   makePrivateDirectory,
@@ -47,7 +47,7 @@ export async function listGenerations(directory: string): Promise<number[]> {
 
 async function readNames(directory: string): Promise<string[]> {
   return readdir(directory).catch((reason: unknown) => {
-    if (hasCode(reason, 'ENOENT')) return [];
+    if (errorCodeOf(reason) === 'ENOENT') return [];
     throw toFileError(reason, `the directory ${directory} cannot be read`);
   });
 }
@@ -169,13 +169,13 @@ async function writeGeneration(
     await syncDirectory(draft);
     if (setAside !== undefined)
       await rename(path, `${path}${setAside}`).catch((reason: unknown) => {
-        if (!hasCode(reason, 'ENOENT')) throw reason;
+        if (errorCodeOf(reason) !== 'ENOENT') throw reason;
       });
     await rename(draft, path); // fails when `path` is a directory with content
     await syncDirectory(directory);
   } catch (reason) {
     await rm(draft, { recursive: true, force: true }).catch(() => undefined);
-    if (hasCode(reason, 'ENOTEMPTY') || hasCode(reason, 'EEXIST') || hasCode(reason, 'ENOTDIR')) {
+    if (['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].includes(errorCodeOf(reason) ?? '')) {
       throw new CloudlessError(
         'exists',
         `the certificate authority already has ${path}, which is never overwritten`,

@@ -1,9 +1,4 @@
-import { CloudlessError, errorMessageOf, type ErrorKind } from '@cloudless/base';
-
-/** Returns true for an error of the operating system with a code such as `ENOENT`. */
-export function hasCode(reason: unknown, code: string): boolean {
-  return (reason as NodeJS.ErrnoException | undefined)?.code === code;
-}
+import { CloudlessError, errorCodeOf, errorMessageOf, type ErrorKind } from '@cloudless/base';
 
 const KINDS: Readonly<Record<string, ErrorKind>> = {
   ENOENT: 'notFound',
@@ -17,7 +12,7 @@ const KINDS: Readonly<Record<string, ErrorKind>> = {
  * @param problem - Begins the message: `/etc/key cannot be read`.
  */
 export function toFileError(reason: unknown, problem: string): unknown {
-  const { code } = reason as NodeJS.ErrnoException;
+  const code = errorCodeOf(reason);
   if (reason instanceof CloudlessError || code === undefined) return reason;
   return new CloudlessError(
     KINDS[code] ?? 'precondition',

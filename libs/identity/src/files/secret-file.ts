@@ -2,7 +2,8 @@ import { constants } from 'node:fs';
 import { link, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, normalize } from 'node:path';
-import { toFileError, hasCode, quotePath, refuse } from './file-errors.js';
+import { errorCodeOf } from '@cloudless/base';
+import { toFileError, quotePath, refuse } from './file-errors.js';
 
 /** Largest size of a secret file in bytes. The largest, a certificate chain, has about 2500. */
 export const MAX_SECRET_BYTES = 64 * 1024;
@@ -24,7 +25,7 @@ export async function readSecretFile(path: string): Promise<Uint8Array> {
   // O_NONBLOCK: opening a named pipe would wait for a writer.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((reason: unknown) => {
-    if (hasCode(reason, 'ELOOP')) {
+    if (errorCodeOf(reason) === 'ELOOP') {
       throw refuse(
         `${path} is a symbolic link; a file with a secret must be the file itself, so that its permissions and its owner are known`,
       );
@@ -178,7 +179,7 @@ export async function makePrivateDirectory(path: string): Promise<void> {
     await mkdir(path, { mode: PRIVATE_DIRECTORY_MODE });
     await syncDirectory(dirname(path));
   } catch (reason) {
-    if (!hasCode(reason, 'EEXIST'))
+    if (errorCodeOf(reason) !== 'EEXIST')
       throw toFileError(reason, `the directory ${path} cannot be created`);
   }
   const stats = await stat(path).catch((reason: unknown) => {

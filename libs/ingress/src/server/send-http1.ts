@@ -1,6 +1,7 @@
 import { request, type IncomingMessage, type RequestOptions, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { errorCodeOf } from '@cloudless/base';
 import { ConnectFailure, toPoolKey, type PooledRequest } from '../backend/kept-connections.js';
 import { toClientHeaders, toTrailers } from '../http/headers.js';
 import { abort, sendHead, type ClientResponse, type Exchange, type Sender } from './exchange.js';
@@ -39,7 +40,7 @@ export function createHttp1Sender(upgrade?: UpgradeRequest): Sender {
     };
     const upstream = request(options);
     let isEnded = false;
-    upstream.on('error', (reason: NodeJS.ErrnoException) => {
+    upstream.on('error', (reason) => {
       if (isEnded) return;
       isEnded = true;
       const isUnsent = reason instanceof ConnectFailure;
@@ -128,9 +129,9 @@ function switchProtocol(
   endpoint.pipe(client);
 }
 
-function describeFailure(reason: NodeJS.ErrnoException): string {
+function describeFailure(reason: Error): string {
   if (reason instanceof ConnectFailure) return 'no endpoint accepted the connection';
-  return reason.code?.startsWith('HPE_') === true
+  return errorCodeOf(reason)?.startsWith('HPE_') === true
     ? 'the endpoint sent a malformed response'
     : 'the endpoint closed the connection before the response';
 }

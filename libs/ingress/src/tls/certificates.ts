@@ -1,7 +1,7 @@
 import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
+import { errorCodeOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
 import {
   sortByRouteKey,
   toRouteKey,
@@ -258,8 +258,8 @@ async function readNamed(
   try {
     return await read(file);
   } catch (reason) {
-    const { code } = reason as NodeJS.ErrnoException;
-    throw new Error(`cannot read the ${what} ${file}: ${code ?? errorMessageOf(reason)}`);
+    const problem = errorCodeOf(reason) ?? errorMessageOf(reason);
+    throw new Error(`cannot read the ${what} ${file}: ${problem}`);
   }
 }
 

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { errorMessageOf, type Clock, type StopSignal } from '@cloudless/base';
+import { errorCodeOf, errorMessageOf, type Clock, type StopSignal } from '@cloudless/base';
 import type { LinkPool } from '../link/link-pool.js';
 import { LinkUnusableError } from '../link/link.js';
 import type { OpenRequest } from '../link/open-request.js';
@@ -123,8 +123,8 @@ export class EndpointDialler {
       socket.destroy();
       settle({ kind: 'failed', reason: `no answer within ${timeoutMs} ms` });
     });
-    socket.once('error', (reason: NodeJS.ErrnoException) =>
-      settle({ kind: 'failed', reason: reason.code ?? reason.message }),
+    socket.once('error', (reason) =>
+      settle({ kind: 'failed', reason: errorCodeOf(reason) ?? reason.message }),
     );
     socket.once('connect', () => {
       if (proxyProtocol) {

@@ -1,6 +1,12 @@
 import type { Socket as UdpSocket } from 'node:dgram';
 import type { Server } from 'node:net';
-import { backoffDelayMs, errorMessageOf, type BackoffPolicy, type Timer } from '@cloudless/base';
+import {
+  backoffDelayMs,
+  errorCodeOf,
+  errorMessageOf,
+  type BackoffPolicy,
+  type Timer,
+} from '@cloudless/base';
 import type { ListeningSockets } from '../ports.js';
 import type { ProxyContext } from '../proxy/proxy-context.js';
 import type { ServicePort } from '../service/service-port.js';
@@ -172,8 +178,8 @@ export class ServiceListeners {
       listener.failures = 0;
     } catch (reason) {
       if (listener.isClosed) return;
-      const { code } = reason as NodeJS.ErrnoException;
-      if (planned.scope === 'external' && code === 'EADDRNOTAVAIL') this.awaitAddress(listener);
+      if (planned.scope === 'external' && errorCodeOf(reason) === 'EADDRNOTAVAIL')
+        this.awaitAddress(listener);
       else this.retryLater(listener, errorMessageOf(reason));
     }
   }

@@ -1,5 +1,5 @@
 import { open, readFile, rename } from 'node:fs/promises';
-import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import { errorCodeOf, errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 
 /** Shortest time between two writes, milliseconds. A snapshot may lag behind: it only bridges. */
 const MIN_INTERVAL_MS = 5_000;
@@ -29,7 +29,7 @@ export class SnapshotFile {
     try {
       return await readFile(this.path);
     } catch (reason) {
-      if ((reason as NodeJS.ErrnoException).code !== 'ENOENT')
+      if (errorCodeOf(reason) !== 'ENOENT')
         this.log.warn('the stored network cannot be read', {
           ...{ path: this.path },
           ...errorFields(reason),

@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { errorCodeOf } from '@cloudless/base';
 import { batchWrites } from './batch-writes.js';
 
 /** Bytes that wait to be written above which the other side is not read. */
@@ -62,8 +63,8 @@ export class Splice {
   private watch(from: Duplex, to: Duplex, name: string): void {
     from.on('drain', () => to.resume());
     from.on('end', () => to.end());
-    from.on('error', (reason: NodeJS.ErrnoException) => {
-      this.failure ??= `${name}: ${reason.code ?? reason.message}`;
+    from.on('error', (reason) => {
+      this.failure ??= `${name}: ${errorCodeOf(reason) ?? reason.message}`;
     });
     const onClose = (): void => {
       if (!from.readableEnded || !from.writableFinished) this.reset(`${name} closed early`);

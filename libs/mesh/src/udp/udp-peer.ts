@@ -1,6 +1,7 @@
 import { createSocket, type Socket } from 'node:dgram';
 import { isIPv6 } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { errorCodeOf } from '@cloudless/base';
 import { DatagramReader, encodeDatagram } from './datagram-frames.js';
 
 /** Bytes that wait for a slow stream above which datagrams are dropped. */
@@ -29,10 +30,10 @@ export function openUdpPeer(ip: string, port: number, handlers: UdpPeerHandlers)
     isClosed = true;
     socket.close();
   };
-  socket.on('error', (reason: NodeJS.ErrnoException) => {
+  socket.on('error', (reason) => {
     if (isClosed) return;
     close();
-    handlers.onEnd(reason.code ?? reason.message);
+    handlers.onEnd(errorCodeOf(reason) ?? reason.message);
   });
   socket.on('message', (datagram) => handlers.onDatagram(datagram));
   // A refusal by ICMP arrives as an error of the next operation.

@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { PortReservations } from '@cloudless/app-kit';
 import { listHostPorts, type ContainerHostPort } from './config/network.js';
@@ -153,7 +153,7 @@ function describePort({ port, protocol }: ContainerHostPort): string {
  */
 function isFree({ port, protocol }: ContainerHostPort): Promise<boolean> {
   return new Promise((resolve) => {
-    const onError = ({ code }: NodeJS.ErrnoException): void => resolve(code !== 'EADDRINUSE');
+    const onError = (reason: Error): void => resolve(errorCodeOf(reason) !== 'EADDRINUSE');
     if (protocol === 'udp') {
       const socket = createSocket('udp4').once('error', (reason) => {
         socket.close();

@@ -1,7 +1,7 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { hostname as nodeName } from 'node:os';
 import path from 'node:path';
-import { CloudlessError, errorMessageOf, type ContainerId } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/app-kit';
 import type { ContainerMount } from '../volumes/mount-paths.js';
@@ -79,8 +79,8 @@ async function writeHostsFile(file: string, write: () => Promise<void>): Promise
   try {
     await write();
   } catch (reason) {
-    const { code = '' } = reason as NodeJS.ErrnoException;
-    const kind = ['ENOSPC', 'EDQUOT'].includes(code) ? 'exhausted' : 'precondition';
+    const isFull = ['ENOSPC', 'EDQUOT'].includes(errorCodeOf(reason) ?? '');
+    const kind = isFull ? 'exhausted' : 'precondition';
     throw new CloudlessError(
       kind,
       `the hosts file ${file} cannot be written: ${errorMessageOf(reason)}`,

@@ -1,6 +1,6 @@
 import { linkSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { CloudlessError, sleep, type Clock } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, sleep, type Clock } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { readBootId } from '@cloudless/app-kit/background';
 import { isRunning, readProcess } from '../system/host-processes.js';
@@ -110,7 +110,7 @@ export class FileLock {
       put(draft);
       return true;
     } catch (reason) {
-      if ((reason as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      if (errorCodeOf(reason) === 'EEXIST') return false;
       throw reason;
     } finally {
       rmSync(draft, { force: true });
@@ -141,7 +141,7 @@ export class FileLock {
     try {
       return readFileSync(this.getFile(number), 'utf8');
     } catch (reason) {
-      if ((reason as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      if (errorCodeOf(reason) === 'ENOENT') return undefined;
       throw reason;
     }
   }

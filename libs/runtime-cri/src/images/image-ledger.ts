@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { errorCodeOf, errorFields, type Clock, type Log } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { FileLock } from './file-lock.js';
 import type { PresentImage, PulledImage } from './select-images.js';
@@ -53,7 +53,7 @@ export class ImageLedger {
     try {
       text = readFileSync(this.file, 'utf8');
     } catch (reason) {
-      if ((reason as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      if (errorCodeOf(reason) === 'ENOENT') return [];
       throw reason;
     }
     try {

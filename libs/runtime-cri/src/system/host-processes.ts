@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { errorCodeOf } from '@cloudless/base';
 import type { ContainerSignal } from '@cloudless/runtime';
 
 /** Distinguishes a process of this machine from all others until the machine is restarted. */
@@ -27,7 +28,7 @@ export function processExists(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (reason) {
-    return (reason as NodeJS.ErrnoException).code === 'EPERM';
+    return errorCodeOf(reason) === 'EPERM';
   }
 }
 

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
+import { errorCodeOf } from '@cloudless/base';
 
 /** Opens only a directory, and fails for a symbolic link to a directory. */
 const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
@@ -20,7 +21,7 @@ export async function makeDirectoriesBelow(
   try {
     for (const name of names) current = await enterDirectory(current, name);
   } catch (reason) {
-    if (!['ELOOP', 'ENOTDIR'].includes((reason as NodeJS.ErrnoException).code ?? '')) throw reason;
+    if (!['ELOOP', 'ENOTDIR'].includes(errorCodeOf(reason) ?? '')) throw reason;
   } finally {
     await current.close();
   }
@@ -33,7 +34,7 @@ export async function makeDirectoriesBelow(
 async function enterDirectory(parent: FileHandle, name: string): Promise<FileHandle> {
   const place = `/proc/self/fd/${parent.fd}/${name}`;
   await mkdir(place, { mode: 0o755 }).catch((reason: unknown) => {
-    if ((reason as NodeJS.ErrnoException).code !== 'EEXIST') throw reason;
+    if (errorCodeOf(reason) !== 'EEXIST') throw reason;
   });
   const child = await open(place, DIRECTORY);
   await parent.close();

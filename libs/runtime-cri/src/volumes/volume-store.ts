@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { chmod, chown, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
-import { CloudlessError, definedFields, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, definedFields, errorCodeOf, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/app-kit';
 import { toVolumeGroup } from '../containers/labels.js';
@@ -203,7 +203,7 @@ export class VolumeStore {
       if (owner.groupId !== undefined) await chown(directory, 0, owner.groupId);
       await chmod(directory, owner.mode); // independent of the umask of this process
     } catch (reason) {
-      const { code } = reason as NodeJS.ErrnoException;
+      const code = errorCodeOf(reason);
       if (code !== 'EEXIST') {
         const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'precondition';
         throw new CloudlessError(

@@ -1,6 +1,13 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { definedFields, CloudlessError, silentLog, type Clock, type Log } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  errorCodeOf,
+  silentLog,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import {
   checkHistoryLimit,
   createEngineStore,
@@ -171,7 +178,7 @@ function fileExists(file: string): Promise<boolean> {
   return stat(file).then(
     () => true,
     (reason: unknown) => {
-      if ((reason as { code?: unknown }).code === 'ENOENT') return false;
+      if (errorCodeOf(reason) === 'ENOENT') return false;
       throw reason;
     },
   );

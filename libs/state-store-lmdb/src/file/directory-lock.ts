@@ -2,9 +2,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import type { DataDirectory } from './data-directory.js';
-import { getErrorCode } from './error-code.js';
 import { acquireFileLock } from './file-lock.js';
 import { createHeldError, type DirectoryLock } from './lock-holder.js';
 import { acquireSocketLock } from './socket-lock.js';
@@ -52,7 +51,7 @@ async function acquireAbstractSocket({
   try {
     await listen(server, `\0cloudless/state-store/${identity}`);
   } catch (cause) {
-    if (getErrorCode(cause) === 'EADDRINUSE') throw await createInUseError(path);
+    if (errorCodeOf(cause) === 'EADDRINUSE') throw await createInUseError(path);
     throw new CloudlessError('unavailable', `data directory ${path} cannot be locked`, { cause });
   }
   server.unref();

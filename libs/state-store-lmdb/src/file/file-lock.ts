@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import { createHeldError, type DirectoryLock } from './lock-holder.js';
 
 const run = promisify(execFile);
@@ -70,7 +70,7 @@ async function createAtomically(file: string, content: string): Promise<boolean>
     await link(draft, file);
     return true;
   } catch (reason) {
-    if ((reason as { code?: unknown }).code === 'EEXIST') return false;
+    if (errorCodeOf(reason) === 'EEXIST') return false;
     throw reason;
   } finally {
     await rm(draft, { force: true });

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import {
   HistoryWindow,
   importSnapshot,
@@ -65,7 +65,7 @@ export async function restoreLmdbStateStore({
 /** @throws kind `precondition` when the directory has files that no restore left behind. */
 async function checkEmpty(directory: string): Promise<void> {
   const names = await readdir(directory).catch((reason: unknown) => {
-    const { code } = reason as { readonly code?: unknown };
+    const code = errorCodeOf(reason);
     // prepareDataDirectory creates the directory, or refuses a path that is not a directory
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw reason;

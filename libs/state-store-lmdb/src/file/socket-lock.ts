@@ -2,9 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { link, open, readdir, rm } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, errorMessageOf } from '@cloudless/base';
 import { diskFullError } from '../engine/lmdb-errors.js';
-import { getErrorCode } from './error-code.js';
 import { getFileIdentity } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
@@ -122,7 +121,7 @@ async function tryLink(draft: string, name: string): Promise<boolean> {
     await link(draft, name);
     return true;
   } catch (reason) {
-    if (['EEXIST', 'ENOENT'].includes(String(getErrorCode(reason)))) return false;
+    if (['EEXIST', 'ENOENT'].includes(errorCodeOf(reason) ?? '')) return false;
     throw reason;
   }
 }
@@ -151,13 +150,13 @@ function isListening(path: string): Promise<boolean> {
       resolve(true);
     });
     socket.once('error', (reason) =>
-      resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(getErrorCode(reason)))),
+      resolve(!['ECONNREFUSED', 'ENOENT'].includes(errorCodeOf(reason) ?? '')),
     );
   });
 }
 
 function isDiskFull(reason: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT'].includes(String(getErrorCode(reason)));
+  return ['ENOSPC', 'EDQUOT'].includes(errorCodeOf(reason) ?? '');
 }
 
 function createLockError(directory: string, cause: unknown): CloudlessError {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { CloudlessError, errorCodeOf, errorMessageOf } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 
 // A backup may be larger than memory and must be flushed to the disk. So this file uses node:fs
@@ -66,7 +66,7 @@ export async function writeVerified<Summary>(
  */
 export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((reason: unknown) => {
-    const { code } = reason as { readonly code?: unknown };
+    const code = errorCodeOf(reason);
     if (code === 'ENOENT')
       throw new CloudlessError('notFound', `file ${path} does not exist`, { cause: reason });
     throw new CloudlessError('denied', `cannot read ${path}: ${errorMessageOf(reason)}`, {
@@ -89,7 +89,7 @@ export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
 /** Creates the file with mode 0600, because a backup contains the state of the whole cluster. */
 async function writeAndFlush(path: string, chunks: () => AsyncIterable<Uint8Array>): Promise<void> {
   const rethrow = (reason: unknown): never => {
-    const { code } = reason as { readonly code?: unknown };
+    const code = errorCodeOf(reason);
     const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'denied';
     throw new CloudlessError(kind, `cannot write ${path}: ${errorMessageOf(reason)}`, {
       cause: reason,

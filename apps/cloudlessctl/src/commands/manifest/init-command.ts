@@ -1,5 +1,6 @@
 import { basename, dirname, join } from 'node:path/posix';
 import type { Command } from 'commander';
+import { errorCodeOf } from '@cloudless/base';
 import { manifestSchema } from '@cloudless/api/manifest-schema';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
@@ -79,7 +80,7 @@ async function exists(files: Files, path: string): Promise<boolean> {
     await files.list(path);
     return true;
   } catch (reason) {
-    if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return false;
+    if (errorCodeOf(reason) === 'ENOENT') return false;
     throw createUsageFailure(
       `${path}: ${reason instanceof Error ? reason.message : String(reason)}`,
     );

@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import type { Command } from 'commander';
+import { errorCodeOf } from '@cloudless/base';
 import { createUsageFailure } from '../../call/failure.js';
 import type { LocalSession } from '../../call/local-session.js';
 import type { LocalInvocation } from '../../command-tree.js';
@@ -125,7 +126,7 @@ async function readBytes(
   try {
     bytes = await files.read(path);
   } catch (reason) {
-    const { code } = reason as { readonly code?: unknown };
+    const code = errorCodeOf(reason);
     const message =
       code === 'ENOENT'
         ? 'no such file or directory'

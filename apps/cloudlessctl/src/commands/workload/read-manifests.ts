@@ -1,3 +1,4 @@
+import { errorCodeOf } from '@cloudless/base';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import type { CliIo } from '../../io/io.js';
 import { parseManifest } from '../../manifest/parse-manifest.js';
@@ -105,7 +106,7 @@ async function withPathInError<Result>(path: string, read: () => Promise<Result>
   try {
     return await read();
   } catch (reason) {
-    const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
+    const missing = errorCodeOf(reason) === 'ENOENT';
     const message = missing
       ? 'no such file or directory'
       : reason instanceof Error

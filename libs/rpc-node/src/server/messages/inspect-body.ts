@@ -1,5 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { errorCodeOf } from '@cloudless/base';
 import { toReadyItems, type ReadyItems } from '@cloudless/api';
 import { createError } from '../admission/retryable-error.js';
 import { COMPRESSIONS } from './compressions.js';
@@ -95,8 +96,8 @@ async function decompress(
   try {
     return await compression.decompress(bytes, readMaxBytes);
   } catch (reason) {
-    const cause = ConnectError.from(reason).cause as { readonly code?: string } | undefined;
-    if (cause?.code === 'ERR_BUFFER_TOO_LARGE') throw createTooLargeError(readMaxBytes);
+    if (errorCodeOf(ConnectError.from(reason).cause) === 'ERR_BUFFER_TOO_LARGE')
+      throw createTooLargeError(readMaxBytes);
     throw new ConnectError(
       `the message is not valid ${compression.name}`,
       Code.InvalidArgument,

@@ -1,7 +1,13 @@
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import * as tls from 'node:tls';
-import { CloudlessError, definedFields, errorMessageOf, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  errorCodeOf,
+  errorMessageOf,
+  type Log,
+} from '@cloudless/base';
 import { shouldLogOccurrence } from './log-sampling.js';
 
 /** Source of the key and the certificate of a server, which may change while the server runs. */
@@ -68,7 +74,7 @@ export class TlsAcceptor {
     this.server.on('secureConnection', (secure) => this.onSecureConnection(secure));
     this.server.on('tlsClientError', (reason) => {
       // a client that closes early, and a connection that the server itself closes
-      if ('code' in reason && reason.code === 'ECONNRESET') return;
+      if (errorCodeOf(reason) === 'ECONNRESET') return;
       this.recordFailure(errorMessageOf(reason));
     });
     this.unsubscribe = settings.onContextChange(() => this.reload());
