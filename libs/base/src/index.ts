@@ -1,5 +1,6 @@
 export { toSnakeCase } from './to-snake-case.js';
 export { definedFields, type DefinedFields } from './defined-fields.js';
+export { unmapIpv4 } from './unmap-ipv4.js';
 export { findFirst } from './find-first.js';
 export {
   CloudlessError,

@@ -3,6 +3,7 @@ import type { TLSSocket } from 'node:tls';
 import {
   noSampledTracer,
   SecondLimit,
+  unmapIpv4,
   type Clock,
   type Log,
   type Random,
@@ -285,10 +286,5 @@ function chooseSender(req: ClientRequest, upgrade: UpgradeRequest | undefined): 
 function describeClient(socket: TLSSocket): IngressClient {
   const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
   const local = localAddress.includes(':') ? `[${localAddress}]` : localAddress;
-  return { address: unmapAddress(remoteAddress), port: remotePort, local: `${local}:${localPort}` };
-}
-
-/** Returns the IPv4 address of an IPv4-mapped IPv6 address; other addresses as they are. */
-function unmapAddress(address: string): string {
-  return address.replace(/^::ffff:(?=\d+\.)/i, '');
+  return { address: unmapIpv4(remoteAddress), port: remotePort, local: `${local}:${localPort}` };
 }

@@ -1,4 +1,5 @@
 import type { Server, Socket } from 'node:net';
+import { unmapIpv4 } from '@cloudless/base';
 
 /** Connections that the server holds at a time. */
 export const MAX_TCP_CONNECTIONS = 256;
@@ -21,7 +22,7 @@ export function serveTcp(server: Server, answer: Answer): void {
   const perClient = new Map<string, number>();
   let open = 0;
   server.on('connection', (socket) => {
-    const address = (socket.remoteAddress ?? '').replace(/^::ffff:/, '');
+    const address = unmapIpv4(socket.remoteAddress ?? '');
     const ofClient = perClient.get(address) ?? 0;
     if (open >= MAX_TCP_CONNECTIONS || ofClient >= MAX_TCP_PER_CLIENT) {
       socket.destroy();

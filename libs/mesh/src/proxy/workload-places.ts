@@ -1,4 +1,4 @@
-import type { Clock } from '@cloudless/base';
+import { unmapIpv4, type Clock } from '@cloudless/base';
 import type { NetworkView } from '../model/network-model.js';
 import type { LocalClient } from '../ports.js';
 
@@ -34,7 +34,7 @@ export class WorkloadPlaces {
       this.clients = this.findClients();
       this.clientsAtMs = nowMs;
     }
-    return this.clients.get(address.replace(/^::ffff:/, ''));
+    return this.clients.get(unmapIpv4(address));
   }
 
   /** Returns true when a replica of a workload, named `<namespace>.<name>`, runs on a node. */

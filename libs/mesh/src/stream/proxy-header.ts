@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
+import { unmapIpv4 } from '@cloudless/base';
 
 const SIGNATURE = Buffer.from('0d0a0d0a000d0a515549540a', 'hex');
 const VERSION_AND_PROXY = 0x21;
@@ -58,8 +59,8 @@ export function encodeProxyHeader(
 
 /** Returns the bytes of an address; an IPv4 address within IPv6 counts as IPv4. */
 function toBytes(address: string): Buffer | undefined {
-  const mapped = address.toLowerCase().startsWith('::ffff:') ? address.slice(7) : address;
-  if (isIPv4(mapped)) return Buffer.from(mapped.split('.').map(Number));
+  const unmapped = unmapIpv4(address);
+  if (isIPv4(unmapped)) return Buffer.from(unmapped.split('.').map(Number));
   if (!isIPv6(address)) return undefined;
   const [head = '', tail] = (address.split('%')[0] ?? '').split('::');
   const left = groupsOf(head);

@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
+import { unmapIpv4 } from '@cloudless/base';
 import { isLoopbackAddress } from '@cloudless/identity';
 
 /** One key for all loopback addresses, because a client can choose any of them. */
@@ -14,16 +15,10 @@ const GROUPS = 8;
  * @param address - Remote address of a socket. Text that is no address is returned unchanged.
  */
 export function toPeerKey(address: string): string {
-  const plain = unmapIPv4(address);
+  const plain = unmapIpv4(address);
   if (isLoopbackAddress(plain)) return LOOPBACK;
   if (isIPv4(plain) || !isIPv6(plain)) return plain;
   return `${expandIPv6(plain).slice(0, NETWORK_GROUPS).join(':')}::/64`;
-}
-
-/** Converts an IPv4-mapped IPv6 address, which dual-stack sockets report, to the IPv4 address. */
-function unmapIPv4(address: string): string {
-  const [, mapped = ''] = /^::ffff:([0-9.]+)$/i.exec(address) ?? [];
-  return isIPv4(mapped) ? mapped : address;
 }
 
 /** Returns all eight groups of an IPv6 address, without the zone; `::` becomes groups of 0. */
