@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pc from 'picocolors';
-import { errorFields, errorMessageOf, StoppedError } from '@cloudless/base';
+import { errorFields, errorMessageOf, quoteForShell, StoppedError } from '@cloudless/base';
 import { endBySignal, VERSION } from '@cloudless/app-kit';
 import { jsonToPrettyLine } from '@cloudless/observability/format';
 import { onBrokenOutput } from './broken-output.js';
@@ -12,7 +12,7 @@ import { startDevCluster, type DevCluster } from './dev-cluster.js';
 import { formatHelp, parseFlags, type Flags } from './flags.mjs';
 import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
 import { describeRuntime } from './describe-runtime.js';
-import { CommandLine, quote } from './run-command.js';
+import { CommandLine } from './run-command.js';
 import type { SecureAccess } from './secure-access.js';
 
 /** Exit code for an invalid command line. */
@@ -189,15 +189,16 @@ ${pc.bold('Ctrl-C')} stops everything.
 `;
 
 function formatExport(url: string, access: SecureAccess | undefined): string {
-  if (access !== undefined) return `  export CLOUDLESS_CONFIG=${quote(access.configFile)}\n`;
+  if (access !== undefined)
+    return `  export CLOUDLESS_CONFIG=${quoteForShell(access.configFile)}\n`;
   return url === 'http://127.0.0.1:8080' ? '' : `  export CLOUDLESS_SERVER=${url}\n`;
 }
 
 /** Returns the beginning of a command that calls the API. The token is in no argument list. */
 function formatCurl(access: SecureAccess | undefined): string {
   if (access === undefined) return 'curl -s';
-  const token = `oauth2-bearer = $(cat ${quote(access.adminTokenFile)})`;
-  return `echo "${token}" | curl -s -K - --cacert ${quote(access.bundleFile)}`;
+  const token = `oauth2-bearer = $(cat ${quoteForShell(access.adminTokenFile)})`;
+  return `echo "${token}" | curl -s -K - --cacert ${quoteForShell(access.bundleFile)}`;
 }
 
 /** Reports wrong usage. Returns the exit code. */

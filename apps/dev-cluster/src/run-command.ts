@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import pc from 'picocolors';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, quoteForShell } from '@cloudless/base';
 import { getCommand } from './program-process.js';
 import type { Guard } from './guard.js';
 
@@ -117,12 +117,7 @@ export async function runCommand(
 }
 
 const describeCommand = (args: readonly string[]): string =>
-  `cloudlessctl ${args.map(quote).join(' ')}`;
+  `cloudlessctl ${args.map(quoteForShell).join(' ')}`;
 
 const createFailure = (args: readonly string[], code: number | null): CloudlessError =>
   new CloudlessError('internal', `"${describeCommand(args)}" ended with ${code ?? 'a signal'}`);
-
-/** Quotes a word for a shell. */
-export function quote(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
-}

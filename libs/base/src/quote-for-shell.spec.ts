@@ -1,6 +1,6 @@
-import { quote } from './run-command.js';
+import { quoteForShell } from './quote-for-shell.js';
 
-describe('quote', () => {
+describe('quoteForShell', () => {
   it.each([
     ['plain', 'plain'],
     ['--limit=8', '--limit=8'],
@@ -8,7 +8,7 @@ describe('quote', () => {
     ["it's", "'it'\\''s'"],
     ['$HOME', "'$HOME'"],
     ['', "''"],
-  ])('quotes %j as %s for a shell', (word, shown) => {
-    expect(quote(word)).toBe(shown);
+  ])('returns %j as %s', (word, shown) => {
+    expect(quoteForShell(word)).toBe(shown);
   });
 });

@@ -1,4 +1,5 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { quoteForShell } from '@cloudless/base';
 import {
   Disconnect_Mode,
   RestartPolicy_Policy,
@@ -51,7 +52,7 @@ export function getSpecFields(
   const probes = withDefaults(spec); // probes are shown with their defaults
   return [
     ['Image', formatImage(spec)],
-    ['Command', quoteWords([...spec.command, ...spec.args])],
+    ['Command', [...spec.command, ...spec.args].map(quoteForShell).join(' ')],
     ['Working directory', spec.workingDir],
     ['Runtime', spec.runtime],
     ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each matching node' : ''],
@@ -169,11 +170,4 @@ function formatResources(resources: ResourceList | undefined): string {
     pids === undefined ? '' : `processes ${pids}`,
   ];
   return parts.filter((part) => part !== '').join(', ');
-}
-
-/** Quotes words for a shell. */
-function quoteWords(words: readonly string[]): string {
-  return words
-    .map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`))
-    .join(' ');
 }

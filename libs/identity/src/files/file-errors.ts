@@ -25,8 +25,3 @@ export function toFileError(reason: unknown, problem: string): unknown {
 export function refuse(message: string): CloudlessError {
   return new CloudlessError('precondition', message);
 }
-
-/** Quotes a path for a shell. */
-export function quotePath(path: string): string {
-  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`;
-}

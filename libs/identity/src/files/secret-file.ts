@@ -2,8 +2,8 @@ import { constants } from 'node:fs';
 import { link, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, normalize } from 'node:path';
-import { errorCodeOf } from '@cloudless/base';
-import { toFileError, quotePath, refuse } from './file-errors.js';
+import { errorCodeOf, quoteForShell } from '@cloudless/base';
+import { toFileError, refuse } from './file-errors.js';
 
 /** Largest size of a secret file in bytes. The largest, a certificate chain, has about 2500. */
 export const MAX_SECRET_BYTES = 64 * 1024;
@@ -46,7 +46,7 @@ async function checkSecretFile(file: FileHandle, path: string): Promise<void> {
   checkOwner(path, stats.uid);
   if (!isPrivate(path, stats)) {
     throw refuse(
-      `${path} holds a secret and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 600 ${quotePath(path)}`,
+      `${path} holds a secret and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 600 ${quoteForShell(path)}`,
     );
   }
 }
@@ -84,7 +84,7 @@ function checkOwner(path: string, uid: number): void {
   const self = process.geteuid?.() ?? 0;
   if (isTrustedOwner(uid, self)) return;
   throw refuse(
-    `${path} belongs to the user with the id ${uid}, this process runs as ${self}; run: chown ${self} ${quotePath(path)}`,
+    `${path} belongs to the user with the id ${uid}, this process runs as ${self}; run: chown ${self} ${quoteForShell(path)}`,
   );
 }
 
@@ -189,7 +189,7 @@ export async function makePrivateDirectory(path: string): Promise<void> {
   checkOwner(path, stats.uid);
   if (!isPrivate(path, stats)) {
     throw refuse(
-      `the directory ${path} holds secrets and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 700 ${quotePath(path)}`,
+      `the directory ${path} holds secrets and has mode ${formatMode(stats.mode)}, so that other users can access it; run: chmod 700 ${quoteForShell(path)}`,
     );
   }
 }

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { quoteForShell } from '@cloudless/base';
 import { JoinTokenSchema } from '@cloudless/api';
 import type { LocalInvocation, CommandTree } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
@@ -48,7 +49,7 @@ async function printJoinCommand(invocation: LocalInvocation): Promise<void> {
     throw createUsageFailure(
       `--join-token-file uses an existing token: remove --${extra.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
     );
-  const command = `${toAgentCommand(coordinator)} --join-token-file ${quoteWord(file)}`;
+  const command = `${toAgentCommand(coordinator)} --join-token-file ${quoteForShell(file)}`;
   if (session.isStructured) return session.printValue({ coordinator, command });
   await session.print(`${command}\n`);
   await session.printNotice(
@@ -102,9 +103,4 @@ function readCoordinator(invocation: LocalInvocation): string {
       `${coordinator} is the address of this machine for itself; give the address that the new machine reaches with --coordinator https://HOST:PORT`,
     );
   return coordinator;
-}
-
-/** Quotes a word for a POSIX shell, when the word needs it. */
-function quoteWord(word: string): string {
-  return /^[A-Za-z0-9_./@%+=:,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
