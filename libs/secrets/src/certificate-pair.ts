@@ -1,5 +1,5 @@
 import { X509Certificate, createPrivateKey } from 'node:crypto';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type SecureContext } from 'node:tls';
 import { CloudlessError } from '@cloudless/base';
 import type { SecretData } from './values.js';
 
@@ -26,6 +26,24 @@ export interface CertificatePair {
   readonly key: string;
 }
 
+/** What errors call the parts of a pair. */
+export interface PairNames {
+  /** The value of a secret, or a file. */
+  readonly certificate: string;
+  /** As for `certificate`. */
+  readonly key: string;
+  /** What has both parts, such as `secret "default/web"`. Absent for files. */
+  readonly subject?: string;
+}
+
+/** A pair with which a server can serve TLS. */
+export interface OpenCertificatePair {
+  /** The first certificate, that of the server. */
+  readonly leaf: X509Certificate;
+  /** Has the private key. */
+  readonly context: SecureContext;
+}
+
 /**
  * Returns the certificate and the private key among the values of a secret. Host names and dates are
  * not checked: a certificate may be stored before it is valid.
@@ -36,24 +54,40 @@ export interface CertificatePair {
 export function requireCertificatePair(data: SecretData, subject: string): CertificatePair {
   const certificate = readText(data, CERTIFICATE_ENTRY, MAX_CERTIFICATE_BYTES, subject);
   const key = readText(data, PRIVATE_KEY_ENTRY, MAX_PRIVATE_KEY_BYTES, subject);
+  const pair = { certificate, key };
+  openCertificatePair(pair, { certificate: CERTIFICATE_ENTRY, key: PRIVATE_KEY_ENTRY, subject });
+  return pair;
+}
+
+/**
+ * Opens a pair for a server with TLS 1.2 and later. Host names and dates are not checked.
+ * @returns The first certificate, and the pair for the server.
+ * @throws {@link CloudlessError} of kind `invalid`, without any part of the pair, when a part is
+ *   malformed, or the private key does not belong to the first certificate.
+ */
+export function openCertificatePair(
+  { certificate, key }: CertificatePair,
+  names: PairNames,
+): OpenCertificatePair {
+  const subject = names.subject === undefined ? '' : ` of ${names.subject}`;
   const leaf = attempt(
     () => new X509Certificate(certificate),
-    `${CERTIFICATE_ENTRY} of ${subject} has no certificate in PEM`,
+    `${names.certificate}${subject} has no certificate in PEM`,
   );
   const privateKey = attempt(
     () => createPrivateKey(key),
-    `${PRIVATE_KEY_ENTRY} of ${subject} has no unencrypted private key in PEM`,
+    `${names.key}${subject} has no unencrypted private key in PEM`,
   );
   if (!leaf.checkPrivateKey(privateKey))
     throw new CloudlessError(
       'invalid',
-      `${PRIVATE_KEY_ENTRY} of ${subject} does not belong to the first certificate in ${CERTIFICATE_ENTRY}`,
+      `${names.key}${subject} does not belong to the first certificate in ${names.certificate}`,
     );
-  attempt(
+  const context = attempt(
     () => createSecureContext({ cert: certificate, key, minVersion: 'TLSv1.2' }),
-    `${CERTIFICATE_ENTRY} and ${PRIVATE_KEY_ENTRY} of ${subject} cannot serve TLS: an intermediate certificate is malformed, or the key is too weak`,
+    `${names.certificate} and ${names.key}${subject} cannot serve TLS: an intermediate certificate is malformed, or the key is too weak`,
   );
-  return { certificate, key };
+  return { leaf, context };
 }
 
 function readText(data: SecretData, key: string, maxBytes: number, subject: string): string {

@@ -9,6 +9,7 @@ export {
   CERTIFICATE_ENTRY,
   MAX_CERTIFICATE_BYTES,
   PRIVATE_KEY_ENTRY,
+  openCertificatePair,
   requireCertificatePair,
 } from './certificate-pair.js';
-export type { CertificatePair } from './certificate-pair.js';
+export type { CertificatePair, OpenCertificatePair, PairNames } from './certificate-pair.js';

@@ -305,7 +305,7 @@ describe('HTTP ingress with TLS', () => {
 
     await install(blog, shop);
     expect(test.ingress.status().problems).toEqual([
-      `route "shop/web": the key ${files.keyFile} does not belong to ${files.certificateFile}; the earlier certificate is served`,
+      `route "shop/web": ${files.keyFile} does not belong to the first certificate in ${files.certificateFile}; the earlier certificate is served`,
     ]);
     expect((await getTls('shop.example.com')).status).toBe(200);
 
@@ -336,7 +336,7 @@ describe('HTTP ingress with TLS', () => {
 
     put(blog, shop);
     expect(test.ingress.status().problems).toEqual([
-      'route "shop/web": the key tls.key of secret "shop/tls" does not belong to tls.crt of secret "shop/tls"; the earlier certificate is served',
+      'route "shop/web": tls.key of secret "shop/tls" does not belong to the first certificate in tls.crt; the earlier certificate is served',
     ]);
     expect((await getTls('shop.example.com')).status).toBe(200);
 

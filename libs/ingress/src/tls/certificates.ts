@@ -1,7 +1,12 @@
-import { X509Certificate, createPrivateKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { createSecureContext, type SecureContext } from 'node:tls';
+import type { SecureContext } from 'node:tls';
 import { errorCodeOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
+import {
+  CERTIFICATE_ENTRY,
+  PRIVATE_KEY_ENTRY,
+  openCertificatePair,
+  type PairNames,
+} from '@cloudless/secrets';
 import {
   sortByRouteKey,
   toRouteKey,
@@ -23,12 +28,6 @@ export const TLS_OPTIONS = { minVersion: 'TLSv1.2' } as const;
 /** A certificate and its key in the options of a TLS server. Secret because of the key. */
 export interface PemPair {
   readonly cert: string;
-  readonly key: string;
-}
-
-/** What problems call the certificate and the key: a file, or a value of a secret. */
-interface PairNames {
-  readonly certificate: string;
   readonly key: string;
 }
 
@@ -129,8 +128,11 @@ export class Certificates {
       const { secret } = pair.tls;
       const found = readSecret?.(secret);
       if (found === undefined) continue;
-      const [certificate, key] = [`tls.crt of secret "${secret}"`, `tls.key of secret "${secret}"`];
-      this.use(pair, found, { certificate, key });
+      this.use(pair, found, {
+        certificate: CERTIFICATE_ENTRY,
+        key: PRIVATE_KEY_ENTRY,
+        subject: `secret "${secret}"`,
+      });
     }
     this.onRead();
   }
@@ -205,17 +207,20 @@ export class Certificates {
     const text = `${certificate}\n${key}`;
     if (text === pair.text) return;
     try {
-      const leaf = checkPair(found, names);
-      const pem: PemPair = { cert: certificate, key };
-      pair.context = createSecureContext({ ...TLS_OPTIONS, ...pem });
-      pair.pem = pem;
+      const { leaf, context } = openCertificatePair(found, names);
+      pair.context = context;
+      pair.pem = { cert: certificate, key };
       pair.text = text;
+      const shown =
+        names.subject === undefined
+          ? names.certificate
+          : `${names.certificate} of ${names.subject}`;
       const uncovered = pair.hosts.filter(
         (host) => host !== EVERY_HOST && leaf.checkHost(toExampleHost(host)) === undefined,
       );
       this.report(
         pair,
-        uncovered.map((host) => `${names.certificate} is not for "${host}"`),
+        uncovered.map((host) => `${shown} is not for "${host}"`),
       );
     } catch (reason) {
       this.keepEarlier(pair, reason);
@@ -267,25 +272,4 @@ async function readSmallFile(file: string): Promise<string> {
   const bytes = await readFile(file);
   if (bytes.length > MAX_FILE_BYTES) throw new Error('larger than 1 MiB');
   return bytes.toString('latin1');
-}
-
-/**
- * Returns the first certificate of a pair.
- * @throws when the key does not belong to the certificate, or one of them is malformed.
- */
-function checkPair(found: IngressCertificate, names: PairNames): X509Certificate {
-  let leaf: X509Certificate;
-  try {
-    leaf = new X509Certificate(found.certificate);
-  } catch {
-    throw new Error(`${names.certificate} has no certificate in PEM`);
-  }
-  let matches: boolean;
-  try {
-    matches = leaf.checkPrivateKey(createPrivateKey(found.key));
-  } catch {
-    throw new Error(`${names.key} has no unencrypted private key in PEM`);
-  }
-  if (!matches) throw new Error(`the key ${names.key} does not belong to ${names.certificate}`);
-  return leaf;
 }
