@@ -17,7 +17,8 @@ const startTracing: StartTracing = async (options) => {
 const exitCode = await runToExitCode('cloudless-agent network-proxy', async () => {
   await runNetworkProxy({
     ...{ args: process.argv.slice(3), startTracing },
-    ...{ clock: systemClock, random: systemRandom },
+    clock: systemClock,
+    random: systemRandom,
   });
   return 0;
 });

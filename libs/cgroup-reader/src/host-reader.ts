@@ -150,7 +150,8 @@ export function createHostReader(options: HostReaderOptions): HostReader {
         previous?.source === sample.source ? cpuMillisBetween(previous, sample) : undefined;
       const { usedBytes, usedInodes, totalInodes } = reading.disk;
       const usage = {
-        ...{ memoryBytes: reading.memoryUsedBytes, storageBytes: usedBytes },
+        memoryBytes: reading.memoryUsedBytes,
+        storageBytes: usedBytes,
         inodes: { used: usedInodes, total: totalInodes },
       };
       return cpuMillis === undefined ? usage : { cpuMillis, ...usage };

@@ -79,7 +79,9 @@ export class ControlServer {
     socket.write(
       encodeLine({
         type: 'hello',
-        ...{ protocol: CONTROL_PROTOCOL, version: VERSION, pid: process.pid },
+        protocol: CONTROL_PROTOCOL,
+        version: VERSION,
+        pid: process.pid,
         settings: this.handler.settings(),
       }),
     );

@@ -187,7 +187,9 @@ function toBackends(proxy: Pick<NetworkProxy, 'choose'>): IngressBackends {
     choose: ({ service, port, client, exclude }) => {
       const choice = proxy.choose({
         ...{ namespace: service.namespace, service: service.name, port, exclude },
-        ...{ clientAddress: client.address, clientPort: client.port, virtual: client.local },
+        clientAddress: client.address,
+        clientPort: client.port,
+        virtual: client.local,
       });
       if (choice.kind === 'refused') return choice;
       const { endpointId: endpoint, namesClient, connect, release } = choice;

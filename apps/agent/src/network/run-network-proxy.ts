@@ -160,10 +160,14 @@ class ProxyProcess implements ControlHandler {
       mayListen: (signal) => this.lock.acquire(signal),
       snapshotFile: join(directory, SNAPSHOT_FILE),
       ...{ clock, random, log },
-      ...{ meter: this.metrics, tracer: this.tracer },
+      meter: this.metrics,
+      tracer: this.tracer,
     });
     this.ingress = createNodeIngress(settings, {
-      ...{ proxy: this.proxy, sockets: this.sockets, meter: this.metrics, tracer: this.tracer },
+      proxy: this.proxy,
+      sockets: this.sockets,
+      meter: this.metrics,
+      tracer: this.tracer,
       ...{ clock, random, log },
       copies: new CertificateCopies(directory, { clock, log }),
       listAddresses: () => listLocalAddresses(),

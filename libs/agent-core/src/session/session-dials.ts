@@ -49,7 +49,8 @@ export class SessionDials {
     const { address, isRedirect, wasSilent } = this.next;
     return createAttempt(address, {
       ...{ isRedirect, wasSilent, isSingle: this.directory.isSingle },
-      ...{ busyRounds: this.busy.count, maxPauseMs: this.backoff.maxPauseMs },
+      busyRounds: this.busy.count,
+      maxPauseMs: this.backoff.maxPauseMs,
     });
   }
 

@@ -81,7 +81,8 @@ export class ConfigHandlers {
       const record = create(ConfigRecordSchema, {
         ...{ namespace, name, labels, immutable, generation: 1n },
         uid: randomHex(random, UID_BYTES),
-        ...{ createdAt: now, updatedAt: now },
+        createdAt: now,
+        updatedAt: now,
         version: findLastUsedNumber(view, { kind: 'configs', namespace, name }),
       });
       const transaction = putFilesGuard(view, state.transaction(), namespace)

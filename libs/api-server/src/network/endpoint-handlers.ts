@@ -56,7 +56,8 @@ export class EndpointHandlers {
       const existing = stored?.value.serviceUid === service.value.uid ? stored.value : undefined;
       const endpoint = create(ServiceEndpointSchema, {
         ...{ id, portName, address, port: request.port },
-        ...{ namespace: service.value.namespace, service: service.value.name },
+        namespace: service.value.namespace,
+        service: service.value.name,
         weight: request.weight ?? existing?.endpoint?.weight ?? SERVICE_DEFAULTS.weight,
         zone: request.zone || (existing?.endpoint?.zone ?? ''),
         region: request.region || (existing?.endpoint?.region ?? ''),

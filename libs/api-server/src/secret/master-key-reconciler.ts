@@ -241,7 +241,8 @@ export class MasterKeyReconciler {
     this.blockedBy = problem;
     log.error('rotation of the master key blocked', { reason: problem });
     const transaction = state.transaction().event({
-      ...{ severity: Severity.WARNING, category: Category.SECURITY },
+      severity: Severity.WARNING,
+      category: Category.SECURITY,
       ...{ reason: 'MasterKeyRotationBlocked', message: problem },
     });
     return this.commit(transaction, { kind: 'none' });
@@ -381,7 +382,8 @@ function describeStep(step: MasterKeyStep): Readonly<Record<string, string | num
       return { step: step.kind, masterKeyId: step.key.value.id };
     case 'reEncrypt':
       return {
-        ...{ step: step.kind, masterKeyId: step.to.value.id },
+        step: step.kind,
+        masterKeyId: step.to.value.id,
         versions: step.batches.reduce((sum, { versions }) => sum + versions.length, 0),
       };
     case 'deleteKeys':

@@ -28,7 +28,9 @@ export function putRevocations(
   const ids = tokens.map(({ value }) => value.token?.id ?? '');
   const which = ids.length === 1 ? `access token ${ids.join()}` : `${ids.length} access tokens`;
   return transaction.event({
-    ...{ severity: Severity.INFO, category: Category.SECURITY, namespace: secret.namespace },
+    severity: Severity.INFO,
+    category: Category.SECURITY,
+    namespace: secret.namespace,
     reason: 'AccessTokensRevoked',
     message: `${which} of secret ${toSecretKey(secret)} ${ids.length === 1 ? 'was' : 'were'} revoked`,
   });

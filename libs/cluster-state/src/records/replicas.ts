@@ -48,7 +48,9 @@ const copyInitialFields = (replica: ReplicaRecord): ReplicaRecord => ({
 /** A new replica. */
 const EMPTY_REPLICA = copyInitialFields({
   ...create(ReplicaRecordSchema),
-  ...{ endpoints: NO_ITEMS, earlierContainerIds: NO_ITEMS, lastLines: NO_ITEMS },
+  endpoints: NO_ITEMS,
+  earlierContainerIds: NO_ITEMS,
+  lastLines: NO_ITEMS,
 });
 const EMPTY_PROPERTIES = EMPTY_REPLICA as unknown as Properties;
 assert(

@@ -28,7 +28,9 @@ export class LinkTls {
     try {
       this.notAfterMs = Date.parse(new X509Certificate(chainPem).validTo);
       this.context = tls.createSecureContext({
-        ...{ key: keyPem, cert: chainPem, ca: bundlePem },
+        key: keyPem,
+        cert: chainPem,
+        ca: bundlePem,
         ...{ minVersion: 'TLSv1.3', maxVersion: 'TLSv1.3' },
         // Each connection presents its certificate.
         secureOptions: constants.SSL_OP_NO_TICKET,

@@ -31,7 +31,7 @@ export class SnapshotFile {
     } catch (reason) {
       if (errorCodeOf(reason) !== 'ENOENT')
         this.log.warn('the stored network cannot be read', {
-          ...{ path: this.path },
+          path: this.path,
           ...errorFields(reason),
         });
       return undefined;

@@ -268,8 +268,10 @@ class NodeNetworkProxy implements NetworkProxy {
     const problems = [mesh.problem, range.problem, nameServer.problem, ...listeners.problems];
     return {
       ...{ revision, complete: revision > 0n, connected: this.coordinator !== undefined },
-      ...{ services: services.size, endpoints: endpoints.size },
-      ...{ openConnections: this.context.connections.size, listeners: this.listeners.openCount },
+      services: services.size,
+      endpoints: endpoints.size,
+      openConnections: this.context.connections.size,
+      listeners: this.listeners.openCount,
       links: this.links?.status() ?? [],
       ...definedFields({ meshAddress }),
       problems: problems.filter((problem) => problem !== undefined).slice(0, MAX_PROBLEMS),
