@@ -100,7 +100,7 @@ export class RoleSwitch {
     if (!state.isLeading) return undefined;
     const { epoch } = state;
     void this.connectToNext();
-    await this.router.hold(DRAIN_MS, except);
+    await this.router.drain(DRAIN_MS, except);
     // The end of the term must not wait for the follower part, which reads the whole state.
     this.isHandingOver = true;
     try {

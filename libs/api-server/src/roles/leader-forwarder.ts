@@ -33,10 +33,10 @@ export interface LeaderForwarderDeps {
 }
 
 /**
- * Time for which a call waits for a leader, milliseconds: longer than an election after a crash, so
- * that a change of the leader delays calls and fails none of them.
+ * Time for which a call is held until a leader is reached, milliseconds: longer than an election
+ * after a crash, so that a change of the leader delays calls and fails none of them.
  */
-export const HOLD_MS = 5_000;
+export const CALL_HOLD_MS = 5_000;
 /** Delay between two attempts to reach a leader that does not answer, milliseconds. */
 const RETRY_MS = 50;
 /** Time after the end of a leadership for which its coordinator may complete calls, milliseconds. */
@@ -44,7 +44,7 @@ const LATE_ANSWER_MS = 1_000;
 
 /** Options of one forwarded call. */
 export interface ForwardOptions {
-  /** Time for which the call waits for a leader, milliseconds. Default {@link HOLD_MS}. */
+  /** Time for which the call is held, milliseconds. Default: {@link CALL_HOLD_MS}. */
   readonly holdMs?: number;
   /** Creates the error of a call that reached no leader. */
   readonly createNoLeaderError: () => CloudlessError;
@@ -92,7 +92,7 @@ export class LeaderForwarder {
     request: object,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
-    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions,
+    { holdMs = CALL_HOLD_MS, createNoLeaderError }: ForwardOptions,
   ): Promise<unknown> {
     const { clock } = this.deps;
     const giveUpAtMs = clock.now() + holdMs;
@@ -143,7 +143,7 @@ export class LeaderForwarder {
     request: unknown,
     context: HandlerContext,
     takeOver: () => { readonly response: unknown } | undefined,
-    { holdMs = HOLD_MS, createNoLeaderError }: ForwardOptions,
+    { holdMs = CALL_HOLD_MS, createNoLeaderError }: ForwardOptions,
   ): AsyncGenerator<unknown> {
     const giveUpAtMs = this.deps.clock.now() + holdMs;
     const hasOneRequest = method.methodKind === 'server_streaming';
@@ -190,7 +190,7 @@ export class LeaderForwarder {
   ): Promise<{ readonly leader: KnownLeader; readonly transport: Transport } | undefined> {
     const { leaders, coordinatorId, log } = this.deps;
     const leader = leaders.leader();
-    // An earlier process of this coordinator may still hold the lease.
+    // An earlier process of this coordinator may still have the lease.
     if (leader === undefined || leader.address === '' || leader.coordinatorId === coordinatorId)
       return undefined;
     try {

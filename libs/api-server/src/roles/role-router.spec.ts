@@ -11,7 +11,7 @@ import {
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { FollowerBed, createFakeLeader } from '../testing/follower-bed.js';
 import { createNotLeaderError } from './role-errors.js';
-import { HOLD_MS } from './leader-forwarder.js';
+import { CALL_HOLD_MS } from './leader-forwarder.js';
 
 let bed: ApiTestBed;
 let follower: FollowerBed;
@@ -30,7 +30,7 @@ afterEach(async () => {
 
 const web = { name: 'web', spec: { command: ['serve'], replicas: 1 } };
 /** Runs a call while the clock goes on until the call has ended. */
-async function run<Result>(call: Promise<Result>, forMs = HOLD_MS): Promise<Result> {
+async function run<Result>(call: Promise<Result>, forMs = CALL_HOLD_MS): Promise<Result> {
   let isOver = false;
   const watched = call.finally(() => (isOver = true));
   watched.catch(() => undefined);
@@ -110,7 +110,7 @@ describe('a coordinator that follows', () => {
   it('holds a change until a leader appears', async () => {
     follower.setLeader();
     const call = client.createWorkload(web);
-    await bed.clock.advance(HOLD_MS / 2);
+    await bed.clock.advance(CALL_HOLD_MS / 2);
     follower.setLeader(createFakeLeader(bed));
     expect((await run(call)).name).toBe('web');
   });
@@ -302,7 +302,7 @@ describe('a coordinator that hands the leadership over', () => {
       ...createFakeLeader(bed),
       known: { epoch: 1n, address: 'http://c2', coordinatorId: 'c2' },
     });
-    void follower.router.hold(150);
+    void follower.router.drain(150);
     let outcome = 'waits';
     const call = client.createWorkload(web, { headers }).catch((reason: unknown) => {
       outcome = fromConnectError(reason).message;
@@ -320,7 +320,7 @@ describe('a coordinator that hands the leadership over', () => {
     becomeLeader();
     const reads = [client.getWorkload({ name: 'none' }), client.listWorkloads({})];
     let hasDrained = false;
-    const drained = follower.router.hold(150).then(() => (hasDrained = true));
+    const drained = follower.router.drain(150).then(() => (hasDrained = true));
     await Promise.resolve();
     expect(hasDrained).toBe(true);
     await Promise.allSettled([...reads, drained]);

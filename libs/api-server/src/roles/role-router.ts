@@ -50,7 +50,7 @@ export class RoleRouter {
   private readonly heldSessions: HeldSessions;
   private part: RolePart | undefined;
   private streams = new EndableStreams();
-  private isHolding = false;
+  private isDraining = false;
   /** Unary calls that the handlers of this coordinator run, without reads. */
   private running = 0;
   private ageTimer: Timer | undefined;
@@ -84,7 +84,7 @@ export class RoleRouter {
   serve(part: RolePart | undefined): void {
     const { streams } = this;
     this.part = part;
-    this.isHolding = false;
+    this.isDraining = false;
     this.streams = new EndableStreams();
     streams.end(createRoleChangedError(this.namedLeader));
     this.forwarder.wake();
@@ -95,10 +95,10 @@ export class RoleRouter {
    * leader. Resolves when the changes that run have ended, or after `timeoutMs`.
    * @param except - Number of running calls that need not end.
    */
-  async hold(timeoutMs: number, except = 0): Promise<void> {
+  async drain(timeoutMs: number, except = 0): Promise<void> {
     const { clock } = this.deps;
     const endAtMs = clock.now() + timeoutMs;
-    this.isHolding = true;
+    this.isDraining = true;
     this.handOverUntilMs = endAtMs + MAX_REVOCATION_MS;
     const never = new AbortController().signal;
     while (this.running > except && clock.now() < endAtMs)
@@ -133,9 +133,9 @@ export class RoleRouter {
     return this.deps.state.viewAgeMs > MAX_LEADER_AGE_MS;
   }
 
-  /** The handlers of the leader, while this coordinator leads and holds no calls. */
+  /** The handlers of the leader, while this coordinator leads and does not drain. */
   private get leading(): RolePart | undefined {
-    return this.part?.role === 'leader' && !this.isHolding ? this.part : undefined;
+    return this.part?.role === 'leader' && !this.isDraining ? this.part : undefined;
   }
 
   private register(router: ConnectRouter, service: DescService): void {

@@ -197,7 +197,7 @@ const secrets: Rows<typeof SecretsService> = {
 const nodeNetwork: Rows<typeof NodeNetworkService> = {
   // The leader decides when all proxies have applied a removal.
   syncNetwork: 'leader',
-  // Ends at a tunnel of an agent, which the leader holds.
+  // Ends at a tunnel of an agent, whose session is at the leader.
   relayNetwork: 'leader',
   // Written to the audit log before the answer.
   getRouteCertificate: 'leader',
