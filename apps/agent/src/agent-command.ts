@@ -11,6 +11,7 @@ import { createAgentProgram, requireCommand, settingNames } from './agent-progra
 import { parseAgentConfig } from './config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import type * as FullAgent from './full-agent.js';
+import { importBundle } from './import-bundle.js';
 import { startEarlyProxy } from './network/early-proxy.js';
 import { proxyCommand } from './own-commands.js';
 import { runToExitCode } from './run-to-exit-code.js';
@@ -22,9 +23,7 @@ import { createJoinTokenLayer, JOIN_TOKEN_VARIABLE } from './tls-settings.js';
  * soon as the network proxy starts, whatever happens then: an agent that runs reads no code any more.
  */
 async function loadFullAgent(): Promise<typeof FullAgent> {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'mjs';
-  const url = new URL(`./full-agent.${extension}`, import.meta.url);
-  return (await import(url.href)) as typeof FullAgent;
+  return (await importBundle('full-agent')) as typeof FullAgent;
 }
 
 async function run(options: OptionValues): Promise<number> {

@@ -1,4 +1,5 @@
 import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { importBundle } from './import-bundle.js';
 import type { StartTracing } from './network/proxy-tracer.js';
 import { runNetworkProxy } from './network/run-network-proxy.js';
 import type * as ProxyTracing from './proxy-tracing.js';
@@ -6,9 +7,7 @@ import { runToExitCode } from './run-to-exit-code.js';
 
 /** Loads the code that sends traces, whose bundle is beside this module. */
 const startTracing: StartTracing = async (options) => {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'mjs';
-  const url = new URL(`./proxy-tracing.${extension}`, import.meta.url);
-  const loaded = (await import(url.href)) as typeof ProxyTracing;
+  const loaded = (await importBundle('proxy-tracing')) as typeof ProxyTracing;
   return loaded.startTracing(options);
 };
 
