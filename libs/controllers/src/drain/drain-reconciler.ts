@@ -13,16 +13,7 @@ import {
   type NodeRecord,
   type ReplicaRecord,
 } from '@cloudless/api/store';
-import {
-  WorkQueue,
-  logFailure,
-  noMeter,
-  type Clock,
-  type Log,
-  type Meter,
-  type Random,
-  type WorkResult,
-} from '@cloudless/base';
+import type { Clock, Log, Meter, Random, WorkQueue, WorkResult } from '@cloudless/base';
 import {
   listReplicasHeldBy,
   toDrainStatus,
@@ -31,6 +22,7 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
+import { createReconcileQueue } from '../common/reconcile-queue.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { getRemainingDrainMs } from './eviction.js';
 
@@ -64,15 +56,11 @@ export class DrainReconciler {
   private readonly unsubscribe: () => void;
 
   constructor(private readonly deps: DrainReconcilerDeps) {
-    this.queue = new WorkQueue<string>({
-      clock: deps.clock,
-      random: deps.random,
-      metrics: { meter: deps.meter ?? noMeter, loop: 'drain' },
+    this.queue = createReconcileQueue(deps, {
+      loop: 'drain',
+      keyField: 'nodeId',
+      failure: 'drain reconcile failed',
       handle: (nodeId) => this.reconcile(nodeId),
-      onError: (nodeId, reason) =>
-        logFailure(deps.log, 'drain reconcile failed', reason, { nodeId }),
-      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
-      concurrency: 16,
     });
     this.wakeAll();
     this.unsubscribe = deps.state.subscribe((changes) => this.wakeFor(changes));

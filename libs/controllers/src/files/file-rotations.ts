@@ -1,15 +1,6 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import {
-  WorkQueue,
-  logFailure,
-  noMeter,
-  type Clock,
-  type Log,
-  type Meter,
-  type Random,
-  type WorkResult,
-} from '@cloudless/base';
+import type { Clock, Log, Meter, Random, WorkQueue, WorkResult } from '@cloudless/base';
 import {
   listFileRefs,
   putSpecUpdate,
@@ -18,6 +9,7 @@ import {
   type RecordChange,
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
+import { createReconcileQueue } from '../common/reconcile-queue.js';
 import { describeRotation, findRotations, type Rotation } from './find-rotations.js';
 
 export interface FileRotationDeps {
@@ -41,15 +33,11 @@ export class FileRotationReconciler {
   private readonly unsubscribe: () => void;
 
   constructor(private readonly deps: FileRotationDeps) {
-    this.queue = new WorkQueue<string>({
-      clock: deps.clock,
-      random: deps.random,
-      metrics: { meter: deps.meter ?? noMeter, loop: 'file_rotation' },
+    this.queue = createReconcileQueue(deps, {
+      loop: 'file_rotation',
+      keyField: 'workloadId',
+      failure: 'rotation failed',
       handle: (uid) => this.reconcile(uid),
-      onError: (uid, reason) =>
-        logFailure(deps.log, 'rotation failed', reason, { workloadId: uid }),
-      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
-      concurrency: 16,
     });
     this.wakeAll();
     this.unsubscribe = deps.state.subscribe((changes) => this.wakeFor(changes));

@@ -13,16 +13,7 @@ import {
   type NodeRecord,
   type ReplicaRecord,
 } from '@cloudless/api/store';
-import {
-  WorkQueue,
-  logFailure,
-  type Clock,
-  noMeter,
-  type Log,
-  type Meter,
-  type Random,
-  type WorkResult,
-} from '@cloudless/base';
+import type { Clock, Log, Meter, Random, WorkQueue, WorkResult } from '@cloudless/base';
 import {
   copyReplica,
   holdsResources,
@@ -35,6 +26,7 @@ import {
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
 import { toMs } from '../common/duration.js';
+import { createReconcileQueue } from '../common/reconcile-queue.js';
 import { explainDeparture, toDepartureRecord } from './departures.js';
 import type { NodeDirectory } from './node-directory.js';
 
@@ -93,15 +85,11 @@ export class NodeReconciler {
   private readonly returnAwaitedSinceMs = new Map<string, number>();
 
   constructor(private readonly deps: NodeReconcilerDeps) {
-    this.queue = new WorkQueue<string>({
-      clock: deps.clock,
-      random: deps.random,
-      metrics: { meter: deps.meter ?? noMeter, loop: 'node' },
+    this.queue = createReconcileQueue(deps, {
+      loop: 'node',
+      keyField: 'nodeId',
+      failure: 'node reconcile failed',
       handle: (nodeId) => this.reconcile(nodeId),
-      onError: (nodeId, reason) =>
-        logFailure(deps.log, 'node reconcile failed', reason, { nodeId }),
-      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
-      concurrency: 16,
     });
     this.wakeAll();
     this.unsubscribes = [

@@ -1,15 +1,13 @@
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
-  WorkQueue,
   definedFields,
-  logFailure,
   type Clock,
-  noMeter,
   noTracer,
   type Log,
   type Meter,
   type Random,
   type Tracer,
+  type WorkQueue,
   type WorkResult,
 } from '@cloudless/base';
 import { type ClusterState, type RecordChange, type Stored } from '@cloudless/cluster-state';
@@ -17,6 +15,7 @@ import { mayLeaveOutWaiting } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { commitPart } from '../common/commit.js';
 import { isSameControl } from '../common/control-copy.js';
+import { createReconcileQueue } from '../common/reconcile-queue.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { NewReplicaPlacer, PlacedCreation } from '../placement/new-replicas.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
@@ -96,18 +95,14 @@ export class WorkloadReconciler {
     this.starting = new StartingWorkloads(deps.clock);
     this.manyWaiting = new ManyWaiting(deps.minCountedWaiting);
     this.observations = new ObservationCache(deps.nodes.liveness);
-    this.queue = new WorkQueue<string>({
-      clock: deps.clock,
-      random: deps.random,
-      metrics: { meter: deps.meter ?? noMeter, loop: 'workload' },
+    this.queue = createReconcileQueue(deps, {
+      loop: 'workload',
+      keyField: 'workloadId',
+      failure: 'reconcile failed',
       handle: (uid) =>
         (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () =>
           this.runPass(uid),
         ),
-      onError: (uid, reason) =>
-        logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
-      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
-      concurrency: 16,
     });
     this.wakeAll();
     this.unsubscribes = [
