@@ -1,11 +1,9 @@
 import { WatchNodesResponse_Kind as NodeKind, WatchNodesResponseSchema } from '@cloudless/api';
-import type { Node } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
-import { followWatch } from '../../call/resume-watch.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { toNodeCells, getNodeColumns } from '../../views/node-view.js';
 import { readFieldFilter } from '../general/list-objects.js';
-import { WatchTable } from '../general/watch-table.js';
+import { watchObjects } from '../general/watch-objects.js';
 import { getTextOption, requireAtMostOneName } from '../options.js';
 import { NODE_KIND } from './list-nodes.js';
 
@@ -22,38 +20,20 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new WatchTable(session, getNodeColumns(wide));
-  const filter = readFieldFilter(invocation, NODE_KIND);
-  const shown = new Set<string>();
-  const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
-  await followWatch(
-    session,
-    {
-      open: (afterRevision, options) =>
-        session.client.watchNodes({ ...request, afterRevision }, options),
-      onRestart: () => table.restart(),
-    },
-    async (item) => {
-      const { kind, node } = item;
-      if (node === undefined) return table.flush();
-      const key = node.id;
-      // With a filter, an object that no longer matches is gone, and one that never matched is not
-      // mentioned.
-      const isDeleted = kind === NodeKind.DELETED || filter?.(NODE_KIND.toJson(node)) === false;
-      if (isDeleted && filter !== undefined && !shown.has(key)) return;
-      if (isDeleted) shown.delete(key);
-      else shown.add(key);
-      if (session.isStructured)
-        return session.printItem(
-          session.printsEnvelopes
-            ? toMessageJson(
-                WatchNodesResponseSchema,
-                isDeleted ? { ...item, kind: NodeKind.DELETED } : item,
-              )
-            : NODE_KIND.toJson(node),
-        );
-      await table.add(key, isDeleted ? [node.id, 'Deleted'] : toRow(node));
-    },
-    () => table.flush(),
-  );
+  await watchObjects(session, {
+    kind: NODE_KIND,
+    filter: readFieldFilter(invocation, NODE_KIND),
+    columns: getNodeColumns(wide),
+    open: (afterRevision, options) =>
+      session.client.watchNodes({ ...request, afterRevision }, options),
+    getObject: ({ node }) => node,
+    isDeletion: ({ kind }) => kind === NodeKind.DELETED,
+    toEnvelope: (item, isDeleted) =>
+      toMessageJson(
+        WatchNodesResponseSchema,
+        isDeleted ? { ...item, kind: NodeKind.DELETED } : item,
+      ),
+    getName: ({ id }) => [id],
+    toRow: (node) => toNodeCells(node, session.nowMs, style, wide),
+  });
 }
