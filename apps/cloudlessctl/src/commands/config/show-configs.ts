@@ -6,7 +6,12 @@ import type { Invocation } from '../../command-tree.js';
 import { printConfigManifests, toConfigData } from '../../manifest/print-manifest.js';
 import { parseObjectName } from '../../object-name.js';
 import { formatConfigDescription, formatConfigTable } from '../../views/value-view.js';
-import { printObjects, type ObjectKind } from '../general/list-objects.js';
+import {
+  describeEmptyList,
+  printObjects,
+  readListFilter,
+  type ObjectKind,
+} from '../general/list-objects.js';
 import { getTextOption, hasFlag, requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { printKey, writeValues } from '../values/print-values.js';
@@ -32,18 +37,15 @@ export function toConfigJson(config: Config): JsonValue {
 /** Lists the configs of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listConfigs(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const filter = {
-    namespace,
-    labelSelector: getTextOption(invocation, 'selector') ?? '',
-    namePrefix: getTextOption(invocation, 'prefix') ?? '',
-  };
+  const filter = readListFilter(invocation);
+  const namePrefix = getTextOption(invocation, 'prefix') ?? '';
   const listed = await listAllPages(
-    (page) => session.configs.listConfigs({ ...filter, ...page }, session.getCallOptions()),
+    (page) =>
+      session.configs.listConfigs({ ...filter, namePrefix, ...page }, session.getCallOptions()),
     (page) => page.configs,
   );
-  const place = namespace === '' ? '' : ` in namespace ${namespace}`;
-  const hint = `no configs${place}; create one with: cloudlessctl config create NAME --from-file KEY=PATH`;
+  const empty = describeEmptyList(CONFIG_KIND.plural, filter.namespace);
+  const hint = `${empty}; create one with: cloudlessctl config create NAME --from-file KEY=PATH`;
   // A list has no values, which a manifest needs.
   const configs: Config[] = [];
   for (const config of listed)

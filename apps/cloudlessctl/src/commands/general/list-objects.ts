@@ -7,7 +7,7 @@ import type { ListKey } from '../../output/format-value.js';
 import { compareJsonValues, selectJsonPath } from '../../output/json-path.js';
 import type { PathSegment } from '../../output/json-path-parser.js';
 import { parseSortPath } from '../../output/output-format.js';
-import { getTextOption } from '../options.js';
+import { getTextOption, hasFlag } from '../options.js';
 import { parseFieldSelector } from './field-selector.js';
 import type { FieldFilter } from './field-selector.js';
 
@@ -34,6 +34,25 @@ export function addOutputOptions(command: Command): Command {
     )
     .option('--sort-by <text>', 'sort by a field of the JSON output, for example .createdAt')
     .option('--no-headers', 'print tables without their header');
+}
+
+/**
+ * Returns the namespace and the labels of the objects to list. An empty namespace: all namespaces,
+ * with `--all-namespaces`.
+ */
+export function readListFilter(invocation: Invocation): {
+  readonly namespace: string;
+  readonly labelSelector: string;
+} {
+  return {
+    namespace: hasFlag(invocation, 'allNamespaces') ? '' : invocation.session.settings.namespace,
+    labelSelector: getTextOption(invocation, 'selector') ?? '',
+  };
+}
+
+/** Returns the notice for an empty list, such as `no routes in namespace shop`. */
+export function describeEmptyList(plural: ListKey, namespace: string): string {
+  return namespace === '' ? `no ${plural}` : `no ${plural} in namespace ${namespace}`;
 }
 
 /** Returns the filter of `--field-selector`; undefined without the option. */

@@ -5,8 +5,13 @@ import type { Invocation } from '../../command-tree.js';
 import type { ManifestRoute } from '../../manifest/manifest-route.js';
 import { printRouteManifests } from '../../manifest/print-manifest.js';
 import { formatRouteDescription, formatRouteTable } from '../../views/route-view.js';
-import { printObjects, type ObjectKind } from '../general/list-objects.js';
-import { getTextOption, hasFlag, requireOperand } from '../options.js';
+import {
+  describeEmptyList,
+  printObjects,
+  readListFilter,
+  type ObjectKind,
+} from '../general/list-objects.js';
+import { requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { findRoute, parseRouteName } from './find-route.js';
 
@@ -32,15 +37,13 @@ function toManifest({
 /** Lists the routes of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listRoutes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const labelSelector = getTextOption(invocation, 'selector') ?? '';
+  const filter = readListFilter(invocation);
   const routes = await listAllPages(
-    (page) =>
-      session.network.listRoutes({ namespace, labelSelector, ...page }, session.getCallOptions()),
+    (page) => session.network.listRoutes({ ...filter, ...page }, session.getCallOptions()),
     (page) => page.routes,
   );
-  const place = namespace === '' ? '' : ` in namespace ${namespace}`;
-  const hint = `no routes${place}; create one with: cloudlessctl route create`;
+  const empty = describeEmptyList(ROUTE_KIND.plural, filter.namespace);
+  const hint = `${empty}; create one with: cloudlessctl route create`;
   await printObjects(invocation, ROUTE_KIND, routes, hint);
 }
 

@@ -7,8 +7,13 @@ import { indentStyle } from '../../output/style.js';
 import { formatAccessTokenTable } from '../../views/access-token-view.js';
 import { SECTION_INDENT, formatSections } from '../../views/sections.js';
 import { formatSecretDescription, formatSecretTable } from '../../views/value-view.js';
-import { printObjects, type ObjectKind } from '../general/list-objects.js';
-import { getTextOption, hasFlag } from '../options.js';
+import {
+  describeEmptyList,
+  printObjects,
+  readListFilter,
+  type ObjectKind,
+} from '../general/list-objects.js';
+import { getTextOption } from '../options.js';
 import { listAllPages } from '../page.js';
 import { findUses } from '../values/workload-uses.js';
 import { readSecretName } from './change-secrets.js';
@@ -58,18 +63,15 @@ const FOUND_SECRET_KIND: ObjectKind<FoundSecret> = {
 /** Lists the secrets of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listSecrets(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const filter = {
-    namespace,
-    labelSelector: getTextOption(invocation, 'selector') ?? '',
-    namePrefix: getTextOption(invocation, 'prefix') ?? '',
-  };
+  const filter = readListFilter(invocation);
+  const namePrefix = getTextOption(invocation, 'prefix') ?? '';
   const secrets = await listAllPages(
-    (page) => session.secrets.listSecrets({ ...filter, ...page }, session.getCallOptions()),
+    (page) =>
+      session.secrets.listSecrets({ ...filter, namePrefix, ...page }, session.getCallOptions()),
     (page) => page.secrets,
   );
-  const place = namespace === '' ? '' : ` in namespace ${namespace}`;
-  const hint = `no secrets${place}; create one with: cloudlessctl secret create NAME --prompt KEY`;
+  const empty = describeEmptyList(SECRET_KIND.plural, filter.namespace);
+  const hint = `${empty}; create one with: cloudlessctl secret create NAME --prompt KEY`;
   await printObjects(invocation, SECRET_KIND, secrets, hint);
 }
 

@@ -20,9 +20,9 @@ import {
   formatServiceDescription,
   formatServiceTable,
 } from '../../views/service-view.js';
-import { printObjects } from '../general/list-objects.js';
+import { describeEmptyList, printObjects, readListFilter } from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
-import { getTextOption, hasFlag, requireOperand } from '../options.js';
+import { getTextOption, requireOperand } from '../options.js';
 import { listAllPages } from '../page.js';
 import { findService, listServiceEndpoints, parseServiceName } from './find-service.js';
 
@@ -56,19 +56,17 @@ const ENDPOINT_KIND: ObjectKind<ServiceEndpoint> = {
 /** Lists the services of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listServices(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const labelSelector = getTextOption(invocation, 'selector') ?? '';
+  const filter = readListFilter(invocation);
   const services = await listAllPages(
-    (page) =>
-      session.network.listServices({ namespace, labelSelector, ...page }, session.getCallOptions()),
+    (page) => session.network.listServices({ ...filter, ...page }, session.getCallOptions()),
     (page) => page.services,
   );
-  const place = namespace === '' ? '' : ` in namespace ${namespace}`;
+  const empty = describeEmptyList(SERVICE_KIND.plural, filter.namespace);
   await printObjects(
     invocation,
     SERVICE_KIND,
     services,
-    `no services${place}; create one with: cloudlessctl service create`,
+    `${empty}; create one with: cloudlessctl service create`,
   );
 }
 

@@ -10,9 +10,13 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { formatWorkloadDescription } from '../../views/workload-description.js';
 import { formatWorkloadTable } from '../../views/workload-view.js';
 import { listRecentEvents } from '../event/list-recent-events.js';
-import { addOutputOptions, printObjects } from '../general/list-objects.js';
+import {
+  addOutputOptions,
+  describeEmptyList,
+  printObjects,
+  readListFilter,
+} from '../general/list-objects.js';
 import type { ObjectKind } from '../general/list-objects.js';
-import { hasFlag, getTextOption } from '../options.js';
 import { listAllWorkloads } from './fetch-workloads.js';
 import { findWorkload } from './find-workload.js';
 
@@ -52,14 +56,13 @@ export function addListOptions(command: Command): Command {
 /** Lists the workloads of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const labelSelector = getTextOption(invocation, 'selector') ?? '';
-  const workloads = await listAllWorkloads(session, { namespace, labelSelector });
+  const filter = readListFilter(invocation);
+  const workloads = await listAllWorkloads(session, filter);
   await printObjects(
     invocation,
     WORKLOAD_KIND,
     workloads,
-    namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
+    describeEmptyList(WORKLOAD_KIND.plural, filter.namespace),
   );
 }
 
