@@ -62,6 +62,8 @@ export interface ListeningSockets {
   /**
    * Listens at an address. The server keeps half-open connections and begins each connection paused
    * (`allowHalfOpen`, `pauseOnConnect`), and has no handler of connections yet.
+   * After an upgrade, a server may get its connections from a socket of the earlier process at first,
+   * with `listening` false.
    * @throws as `net.Server` with the code EADDRNOTAVAIL, EADDRINUSE or EACCES.
    */
   listenTcp(address: string, port: number): Promise<Server>;

@@ -3,7 +3,7 @@ import { closeSync, openSync } from 'node:fs';
 import type dgram from 'node:dgram';
 import type net from 'node:net';
 import { CloudlessError, definedFields } from '@cloudless/base';
-import { holdClients, type HandedSocket } from './listening-sockets.js';
+import { holdClients, type HandedSocket } from './handed-socket.js';
 
 /** Argument of a proxy that takes over the sockets of the process that has started it. */
 export const SUCCESSOR_FLAG = '--successor';

@@ -1,29 +1,35 @@
 import dgram from 'node:dgram';
 import net from 'node:net';
+import { errorMessageOf } from '@cloudless/base';
 import type { ListeningSockets } from '@cloudless/mesh';
-
-/** A listening socket that one proxy process hands to the next. */
-export type HandedSocket =
-  | {
-      readonly kind: 'tcp';
-      readonly address: string;
-      readonly port: number;
-      readonly handle: net.Server;
-    }
-  | {
-      readonly kind: 'udp';
-      readonly address: string;
-      readonly port: number;
-      readonly handle: dgram.Socket;
-    };
+import {
+  closeHanded,
+  passClients,
+  takeClients,
+  type HandedSocket,
+  type HandedTcpSocket,
+} from './handed-socket.js';
+import { acceptsAt, isWildcard, TcpServer } from './tcp-server.js';
 
 /**
  * Opens the listening sockets of a proxy process. A successor takes the sockets over while they
  * listen, so that no client is refused during an upgrade.
+ *
+ * An inherited TCP socket can exclude a new server: a wildcard socket has the port at every address,
+ * and any socket keeps the port from a wildcard server. The new server does not listen then: the
+ * inherited socket gives its connections to the server until {@link ProcessSockets.startPending}.
  */
 export class ProcessSockets implements ListeningSockets {
   private readonly inherited = new Map<string, HandedSocket>();
   private readonly open = new Map<string, HandedSocket>();
+  /** Inherited sockets that exclude the servers of `pending`. */
+  private readonly replaced = new Set<HandedTcpSocket>();
+  /** Servers that do not listen yet. */
+  private readonly pending = new Set<TcpServer>();
+  /** Connections of `replaced` so far. */
+  private passed = 0;
+  /** True: clients at addresses without a server are refused, and not held for a later server. */
+  private refusesOthers = false;
 
   /** @param inherited - Sockets of the predecessor, held by {@link holdClients}. */
   constructor(inherited: readonly HandedSocket[] = []) {
@@ -32,8 +38,7 @@ export class ProcessSockets implements ListeningSockets {
 
   async listenTcp(address: string, port: number): Promise<net.Server> {
     const known = this.take('tcp', address, port);
-    if (known === undefined) this.closeConflicting(address, port);
-    const server = known?.kind === 'tcp' ? known.handle : await listenTcp(address, port);
+    const server = known?.kind === 'tcp' ? known.handle : await this.openTcp(address, port);
     this.keep({ kind: 'tcp', address, port, handle: server });
     return server;
   }
@@ -45,30 +50,113 @@ export class ProcessSockets implements ListeningSockets {
     return socket;
   }
 
-  /** All sockets that are open now. A listener with connections that does not listen is none. */
+  /**
+   * All sockets that serve clients now. A listener with connections that does not listen is none.
+   */
   list(): readonly HandedSocket[] {
-    return [...this.open.values()].filter(({ kind, handle }) => kind === 'udp' || handle.listening);
+    const all = [...this.open.values(), ...this.replaced];
+    return all.filter(({ kind, handle }) => kind === 'udp' || handle.listening);
+  }
+
+  /** Servers that do not listen yet because inherited sockets exclude them. */
+  get pendingCount(): number {
+    return this.pending.size;
+  }
+
+  /** Connections so far that inherited sockets have given to such servers. */
+  get passedCount(): number {
+    return this.passed;
+  }
+
+  /**
+   * Closes the inherited sockets that exclude servers of this process, and listens in their place.
+   * Call this method once the predecessor has closed the sockets, and in a moment without clients: a
+   * client that connects between the two, usually for less than a millisecond, is refused.
+   * @returns Why servers do not listen yet, as texts for people. The caller calls again later.
+   */
+  async startPending(): Promise<readonly string[]> {
+    for (const socket of this.replaced) closeHanded(socket);
+    this.replaced.clear();
+    const problems = await Promise.all([...this.pending].map((server) => this.start(server)));
+    return problems.filter((problem) => problem !== undefined);
   }
 
   /**
    * Closes the inherited sockets that no listener has asked for, with the clients that they hold.
    */
   closeUnused(): void {
-    for (const socket of this.inherited.values()) closeInherited(socket);
+    for (const socket of this.inherited.values()) closeHanded(socket);
     this.inherited.clear();
+    this.refusesOthers = true;
+    for (const socket of this.replaced) this.passClients(socket);
   }
 
-  /**
-   * Closes inherited TCP sockets that exclude a new socket: a wildcard socket has the port at every
-   * address, and any socket keeps the port from a wildcard socket.
-   */
-  private closeConflicting(address: string, port: number): void {
-    if (port === 0) return;
-    for (const [key, socket] of this.inherited) {
-      const isExcluded = isWildcard(socket.address) || isWildcard(address);
-      if (socket.kind !== 'tcp' || socket.port !== port || !isExcluded) continue;
-      this.inherited.delete(key);
-      closeInherited(socket);
+  /** Returns a server that listens, or will listen in place of inherited sockets. */
+  private async openTcp(address: string, port: number): Promise<TcpServer> {
+    const server = new TcpServer(address, port);
+    if (this.findExcluding(address, port).length > 0) await requireAddress(address);
+    const excluding = this.findExcluding(address, port);
+    if (excluding.length === 0) await server.start();
+    else this.replace(excluding, server);
+    return server;
+  }
+
+  /** Returns the inherited sockets because of which a server cannot listen. */
+  private findExcluding(address: string, port: number): readonly HandedTcpSocket[] {
+    if (port === 0) return [];
+    const sockets = [...this.inherited.values(), ...this.replaced];
+    return sockets
+      .filter((socket) => socket.kind === 'tcp')
+      .filter(
+        (socket) => socket.port === port && (isWildcard(socket.address) || isWildcard(address)),
+      );
+  }
+
+  /** Gives the connections of sockets to a server, until the server can listen. */
+  private replace(sockets: readonly HandedTcpSocket[], server: TcpServer): void {
+    this.pending.add(server);
+    server.once('close', () => this.endPending(server));
+    for (const socket of sockets) {
+      this.inherited.delete(toKey(socket));
+      this.replaced.add(socket);
+      this.passClients(socket);
+    }
+  }
+
+  private passClients(socket: HandedTcpSocket): void {
+    passClients(socket, (client) => this.pass(client, socket.port));
+  }
+
+  private pass(client: net.Socket, port: number): boolean {
+    const { localAddress = '' } = client;
+    const server = [...this.pending].find(
+      (each) => each.port === port && acceptsAt(each.host, localAddress),
+    );
+    if (server?.emit('connection', client) === true) this.passed += 1;
+    else if (this.refusesOthers) client.resetAndDestroy();
+    else return false;
+    return true;
+  }
+
+  private async start(server: TcpServer): Promise<string | undefined> {
+    try {
+      await server.start();
+      this.pending.delete(server);
+      return undefined;
+    } catch (reason) {
+      return `${server.host} port ${server.port}: ${errorMessageOf(reason)}`;
+    }
+  }
+
+  /** The owner has closed a server before it listens: its part of the inherited sockets ends. */
+  private endPending(server: TcpServer): void {
+    if (!this.pending.delete(server)) return;
+    const isUsed = ({ port }: HandedTcpSocket): boolean =>
+      [...this.pending].some((each) => each.port === port);
+    for (const socket of this.replaced) {
+      if (isUsed(socket)) continue;
+      this.replaced.delete(socket);
+      closeHanded(socket);
     }
   }
 
@@ -89,88 +177,20 @@ export class ProcessSockets implements ListeningSockets {
     const key = toKey({ kind, address, port });
     const socket = this.inherited.get(key);
     this.inherited.delete(key);
-    if (socket === undefined) return undefined;
-    taken.add(socket.handle);
-    // The caller adds its handler at once.
-    setImmediate(() => releaseClients(socket));
+    if (socket !== undefined) takeClients(socket);
     return socket;
   }
 }
 
-/** Connections, and messages with their senders, that arrived before the socket had a handler. */
-type HeldClients = (net.Socket | readonly [Buffer, dgram.RemoteInfo])[];
-const heldClients = new WeakMap<net.Server | dgram.Socket, HeldClients>();
-/** Sockets whose new owner adds a handler, or has added one. */
-const taken = new WeakSet<net.Server | dgram.Socket>();
-/** Most clients that a socket holds. Others wait in the kernel, or send again. */
-const MAX_HELD = 4_096;
-
-/**
- * Keeps the clients that arrive at a socket of another process until the socket has a handler. Such
- * a socket accepts connections as soon as it arrives, and has none of the options with which it was
- * created.
- */
-export function holdClients({ kind, handle }: HandedSocket): void {
-  const held: HeldClients = [];
-  heldClients.set(handle, held);
-  if (kind === 'udp') {
-    handle.on('message', (message: Buffer, sender: dgram.RemoteInfo) => {
-      if (hasHandler({ kind, handle })) return;
-      if (held.length < MAX_HELD) held.push([message, sender]);
-    });
-    return;
-  }
-  Object.assign(handle, { allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
-  handle.on('connection', (socket: net.Socket) => {
-    if (hasHandler({ kind, handle })) return;
-    if (held.length < MAX_HELD) held.push(socket);
-    else socket.destroy();
-  });
-}
-
-/** Returns true when the new owner of a socket gets a client that arrives now. */
-function hasHandler({ kind, handle }: Pick<HandedSocket, 'kind' | 'handle'>): boolean {
-  const event = kind === 'udp' ? 'message' : 'connection';
-  return taken.has(handle) && handle.listenerCount(event) > 1;
-}
-
-/** Gives the held clients to the handlers that the socket has got. */
-function releaseClients({ kind, handle }: HandedSocket): void {
-  const held = heldClients.get(handle) ?? [];
-  heldClients.delete(handle);
-  const event = kind === 'udp' ? 'message' : 'connection';
-  const [holder] = handle.listeners(event) as ((...args: unknown[]) => void)[];
-  if (holder !== undefined) handle.off(event, holder);
-  for (const client of held)
-    if (client instanceof net.Socket) handle.emit('connection', client);
-    else handle.emit('message', ...client);
-}
-
-function closeInherited(socket: HandedSocket): void {
-  socket.handle.close();
-  for (const client of heldClients.get(socket.handle) ?? [])
-    if (client instanceof net.Socket) client.destroy();
-}
-
-function isWildcard(address: string): boolean {
-  return ['0.0.0.0', '::', '[::]'].includes(address);
+/** @throws with the code EADDRNOTAVAIL when the machine does not have an address. */
+async function requireAddress(address: string): Promise<void> {
+  const server = new TcpServer(address, 0);
+  await server.start();
+  server.close();
 }
 
 function toKey({ kind, address, port }: Pick<HandedSocket, 'kind' | 'address' | 'port'>): string {
   return `${kind} ${address} ${port}`;
-}
-
-function listenTcp(address: string, port: number): Promise<net.Server> {
-  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    // Settings have brackets around IPv6.
-    const host = address.replace(/^\[(.*)\]$/, '$1');
-    server.listen({ host, port, backlog: 4_096 }, () => {
-      server.off('error', reject);
-      resolve(server);
-    });
-  });
 }
 
 function bindUdp(address: string, port: number): Promise<dgram.Socket> {

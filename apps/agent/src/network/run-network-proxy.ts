@@ -24,6 +24,7 @@ import { CoordinatorDialler } from './coordinator-dialler.js';
 import { SETTINGS_FILE, type ControlStatus, type ProxySettings } from './control-messages.js';
 import { DrainBound } from './drain-bound.js';
 import { DRAIN_AT_SHUTDOWN_MS, endDrainingProxies, recordDraining } from './draining-proxies.js';
+import { endTakeover } from './end-takeover.js';
 import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.js';
 import { listHostAddresses, listLocalAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
@@ -41,8 +42,6 @@ const SNAPSHOT_FILE = 'snapshot';
 const LOG_FILE = 'proxy.log';
 /** Longest time for which a predecessor keeps its connections after an upgrade, milliseconds. */
 const DRAIN_AFTER_UPGRADE_MS = 3_600_000;
-/** Time after which a successor closes inherited sockets of services that no longer exist. */
-const UNUSED_SOCKETS_MS = 15_000;
 /** Interval at which the proxy looks whether its directory still exists, milliseconds. */
 const DIRECTORY_CHECK_MS = 10_000;
 
@@ -185,7 +184,7 @@ class ProxyProcess implements ControlHandler {
     await this.inheritance?.takeOver();
     if (this.current.ingressHttps === undefined) await this.removeCertificates();
     this.control = await ControlServer.listen(this, log);
-    this.deps.clock.setTimer(UNUSED_SOCKETS_MS, () => this.sockets.closeUnused());
+    endTakeover(this.sockets, this.deps);
     log.info('proxy began', { version: VERSION, inherited: this.inheritance?.sockets.length ?? 0 });
     await this.ended;
     this.control.close();
