@@ -1,4 +1,4 @@
-import { isIPv4, type Server } from 'node:net';
+import { isIPv4, isIPv6, type Server } from 'node:net';
 import {
   backoffDelayMs,
   errorMessageOf,
@@ -12,6 +12,16 @@ import type { ListeningSockets } from '@cloudless/mesh';
 
 /** Delay before another attempt to listen at an address. */
 const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
+
+/**
+ * Time for which an address may refuse listeners with EADDRNOTAVAIL before that is a problem,
+ * milliseconds: the system checks for a second or two whether others have a new IPv6 address (RFC
+ * 4862, section 5.4), and an address may be gone since the addresses were listed.
+ */
+const SETTLE_MS = 5_000;
+/** Delay before another attempt within this time, milliseconds. */
+const SETTLE_RETRY_MS = 500;
+const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
 
 /** Arguments of {@link IngressListener}. */
 export interface IngressListenerOptions {
@@ -34,6 +44,7 @@ export interface IngressListenerOptions {
 
 /** A server at one address, or the attempts to listen there. */
 interface Attempt {
+  readonly beganMs: number;
   failures: number;
   problem?: string;
   server?: Server;
@@ -43,8 +54,8 @@ interface Attempt {
 
 /**
  * Listens at the address of a setting. The host 0.0.0.0 stands for every IPv4 address of the machine,
- * and [::] for every address: single listeners leave the port free at the virtual addresses of
- * services, which a wildcard socket would take as well.
+ * and [::] for every address but link-local ones: single listeners leave the port free at the virtual
+ * addresses of services, which a wildcard socket would take as well.
  */
 export class IngressListener {
   private readonly attempts = new Map<string, Attempt>();
@@ -77,7 +88,9 @@ export class IngressListener {
       closeAttempt(attempt);
     }
     const added = [...wanted].filter((address) => !this.attempts.has(address));
-    for (const address of added) this.attempts.set(address, { failures: 0, isClosed: false });
+    const beganMs = this.options.clock.now();
+    for (const address of added)
+      this.attempts.set(address, { beganMs, failures: 0, isClosed: false });
     await Promise.all(added.map((address) => this.listen(address)));
   }
 
@@ -94,7 +107,8 @@ export class IngressListener {
     // The system chooses one port for all addresses only for a wildcard socket.
     if (at.port === 0) return [at.host];
     if (at.host === '0.0.0.0') return machineAddresses().filter((address) => isIPv4(address));
-    return at.host === '[::]' || at.host === '::' ? machineAddresses() : [at.host];
+    if (at.host !== '[::]' && at.host !== '::') return [at.host];
+    return machineAddresses().filter((address) => !LINK_LOCAL.test(address));
   }
 
   private async listen(address: string): Promise<void> {
@@ -111,18 +125,33 @@ export class IngressListener {
       const port = typeof bound === 'object' ? bound?.port : undefined;
       log.info('HTTP routes are served', { flag, host: address, port });
     } catch (reason) {
-      if (!attempt.isClosed) this.retryLater(address, attempt, errorMessageOf(reason));
+      if (attempt.isClosed) return;
+      if (this.isSettling(address, attempt, reason))
+        this.retryIn(SETTLE_RETRY_MS, address, attempt);
+      else this.retryLater(address, attempt, errorMessageOf(reason));
     }
   }
 
+  /** Returns true when an address is expected to accept listeners, or to be gone, soon. */
+  private isSettling(address: string, { beganMs }: Attempt, reason: unknown): boolean {
+    const { at, clock } = this.options;
+    if ((reason as NodeJS.ErrnoException).code !== 'EADDRNOTAVAIL') return false;
+    // An IPv4 address of the setting works at once, or the setting is wrong.
+    const mayChange = address !== at.host || isIPv6(address.replace(/[[\]]/g, ''));
+    return mayChange && clock.now() - beganMs < SETTLE_MS;
+  }
+
+  private retryIn(delayMs: number, address: string, attempt: Attempt): void {
+    attempt.retry = this.options.clock.setTimer(delayMs, () => void this.listen(address));
+  }
+
   private retryLater(address: string, attempt: Attempt, problem: string): void {
-    const { flag, clock, random, log } = this.options;
+    const { flag, random, log } = this.options;
     attempt.problem = problem;
     attempt.failures += 1;
     if (attempt.failures === 1)
       log.warn('HTTP routes are not served; trying again', { flag, host: address, problem });
-    const delayMs = backoffDelayMs(RETRY, attempt.failures, random);
-    attempt.retry = clock.setTimer(delayMs, () => void this.listen(address));
+    this.retryIn(backoffDelayMs(RETRY, attempt.failures, random), address, attempt);
   }
 }
 

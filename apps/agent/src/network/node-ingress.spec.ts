@@ -113,7 +113,7 @@ describe('the HTTP ingress of a node', () => {
         sockets: {
           listenTcp: async (address) => {
             const failure = failures.shift();
-            if (failure !== undefined) throw new Error(failure);
+            if (failure !== undefined) throw Object.assign(new Error(failure), { code: failure });
             const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true });
             ports.push(await listen(server));
             servers.push([address, server]);
@@ -220,12 +220,22 @@ describe('the HTTP ingress of a node', () => {
     { host: '0.0.0.0', expected: ['127.0.0.1', '10.77.0.11'] },
     { host: '[::]', expected: ['127.0.0.1', '10.77.0.11', '::1', 'fd00::11'] },
     { host: '10.77.0.11', expected: ['10.77.0.11'] },
-  ])('with the host $host listens at no virtual address', async ({ host, expected }) => {
-    const { ingress, network, listening } = await setUpAt(host);
-    network.addresses = ['127.0.0.1', '10.77.0.11', '10.96.0.20', '::1', 'fd00::11'];
-    await ingress.start();
-    expect([listening(), ingress.problems]).toEqual([expected, []]);
-  });
+  ])(
+    'with the host $host listens at no virtual or link-local address',
+    async ({ host, expected }) => {
+      const { ingress, network, listening } = await setUpAt(host);
+      network.addresses = [
+        '127.0.0.1',
+        '10.77.0.11',
+        '10.96.0.20',
+        '::1',
+        'fd00::11',
+        'fe80::1%eth0',
+      ];
+      await ingress.start();
+      expect([listening(), ingress.problems]).toEqual([expected, []]);
+    },
+  );
 
   it('with the host 0.0.0.0 follows the addresses of the machine', async () => {
     const { ingress, network, clock, listening, get } = await setUpAt('0.0.0.0');
@@ -258,6 +268,40 @@ describe('the HTTP ingress of a node', () => {
     await clock.advance(1_000);
     while (ingress.problems.length > 0) await new Promise(setImmediate);
     expect(listening().sort()).toEqual(['10.77.0.11', '127.0.0.1']);
+  });
+
+  it.each([
+    { host: '[::]', addresses: ['fd00::11'] },
+    { host: '[fd00::11]', addresses: ['fd00::11'] },
+    { host: '0.0.0.0', addresses: ['10.77.0.11'] },
+  ])('with the host $host waits for an address that is not usable yet', async (given) => {
+    const { ingress, network, failures, clock, listening } = await setUpAt(given.host);
+    network.addresses = given.addresses;
+    failures.push('EADDRNOTAVAIL', 'EADDRNOTAVAIL');
+    await ingress.start();
+    expect([ingress.problems, listening()]).toEqual([[], []]);
+    await clock.advance(500);
+    expect(ingress.problems).toEqual([]);
+    await clock.advance(500);
+    while (listening().length === 0) await new Promise(setImmediate);
+    expect(ingress.problems).toEqual([]);
+  });
+
+  it.each([
+    { host: '[fd00::11]', waitMs: 5_000 },
+    { host: '10.77.0.11', waitMs: 0 },
+  ])('reports that the machine does not have $host after $waitMs ms', async (given) => {
+    const { ingress, failures, clock } = await setUpAt(given.host);
+    failures.push(...Array.from({ length: 30 }, () => 'EADDRNOTAVAIL'));
+    await ingress.start();
+    if (given.waitMs > 0) {
+      await clock.advance(given.waitMs - 1);
+      expect(ingress.problems).toEqual([]);
+      await clock.advance(1);
+    }
+    expect(ingress.problems).toEqual([
+      `--ingress-http ${given.host}:80: cannot listen: EADDRNOTAVAIL`,
+    ]);
   });
 
   it('reports that the addresses of the machine are not known', async () => {
