@@ -357,7 +357,7 @@ export class SessionHub implements TunnelRequester, FilesChangedSender {
       this.deps,
       nodeId,
       () => (session.number = this.deps.nodes.startSession(nodeId)),
-      [...inventory.values()],
+      () => (session.hasEnded ? undefined : inventory.values()),
     );
     // The session has ended when its lease ended while the node record was written.
     if (session.hasEnded) return;

@@ -9,7 +9,7 @@ import {
 } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { returnNode } from './node-return.js';
-import { putTakenBackReplicas } from './take-back.js';
+import { findTakenBack, putTakenBack } from './take-back.js';
 
 let bed: ApiTestBed;
 beforeEach(async () => {
@@ -57,13 +57,12 @@ async function takeBack({ lost, replacement, report, workload, node }: World) {
       ),
   );
   const transaction = state.transaction();
-  putTakenBackReplicas(bed, transaction, 'node-1', [
-    create(ReplicaReportSchema, { ...HEALTHY, ...report }),
-  ]);
+  const reports = [create(ReplicaReportSchema, { ...HEALTHY, ...report })];
+  putTakenBack(bed, transaction, 'node-1', findTakenBack(bed, 'node-1', reports).taken);
   return transaction;
 }
 
-describe('putTakenBackReplicas', () => {
+describe('putTakenBack', () => {
   it('clears the loss, orders the replica to run, and deletes the replacement', async () => {
     const transaction = await takeBack({});
     const orderedBefore = bed.state.view().replica('w-1')?.value.orderRevision ?? 0n;
@@ -84,7 +83,12 @@ describe('putTakenBackReplicas', () => {
     await takeBack({});
     const { state } = bed;
     state.reportNewerState({ nodeId: 'node-1', epoch: 0n, orderRevision: 1_000_000n });
-    await returnNode(bed, 'node-1', () => undefined, [HEALTHY]);
+    await returnNode(
+      bed,
+      'node-1',
+      () => undefined,
+      () => [HEALTHY],
+    );
     expect(state.view().node('node-1')?.value.lost).toBe(false);
     expect(state.view().replica('w-1')?.value.lost).toBe(true);
     expect(state.view().replica('w-2')).toBeDefined();

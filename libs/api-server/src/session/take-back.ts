@@ -19,7 +19,7 @@ import { mergeReport } from './merge-report.js';
 
 /**
  * Most replicas that one commit takes back. With a control record and a deleted replacement for
- * each, the commit stays below the 100 writes of a transaction. Further replicas are stopped.
+ * each, the commit stays below the 100 writes of a transaction.
  */
 const MAX_TAKEN_BACK = 25;
 
@@ -31,22 +31,66 @@ interface TakenBack {
   readonly report: ReplicaReport;
 }
 
+/** The replicas that one commit takes back. */
+export interface TakenBackBatch {
+  readonly taken: readonly TakenBack[];
+  /** True when more replicas can be taken back, by a further commit. */
+  readonly hasMore: boolean;
+}
+
+/** A batch without replicas. */
+export const NONE_TAKEN_BACK: TakenBackBatch = { taken: [], hasMore: false };
+
 /**
- * Adds to the commit by which a lost node returns that ready replicas of the node continue whose
- * replacements still wait for a node: the lost mark is cleared and the replacement is deleted. The
- * commit conflicts when a replacement has got a node in the meantime. Replicas of mode EXCLUSIVE
- * are left out, as their agent stops them.
+ * Finds ready replicas of a lost node whose agent is connected again, and whose replacements still
+ * wait for a node. Replicas of mode EXCLUSIVE are left out, as their agent stops them.
  * @param reports - The inventory of the agent.
  */
-export function putTakenBackReplicas(
+export function findTakenBack(
+  { state }: Pick<ApiServerDeps, 'state'>,
+  nodeId: string,
+  reports: Iterable<ReplicaReport>,
+): TakenBackBatch {
+  const view = state.view();
+  if (view.node(nodeId)?.value.draining !== false) return NONE_TAKEN_BACK;
+  let waiting: Map<string, Stored<ReplicaRecord>> | undefined;
+  const taken: TakenBack[] = [];
+  for (const report of reports) {
+    const lost = view.replica(report.replicaId);
+    if (lost?.value.nodeId !== nodeId || !isHealthyTombstone(state, lost.value, report)) continue;
+    const { uid, slot, version } = lost.value;
+    const workload = view.workload(uid)?.value;
+    const control = view.control(uid);
+    if (workload === undefined || control === undefined) continue;
+    if (workload.deletionRequestedAt !== undefined) continue;
+    waiting ??= mapWaitingBySlot(view);
+    const replacement = waiting.get(`${uid}/${slot}`);
+    if (replacement === undefined || !mayReplace(lost.value, replacement.value)) continue;
+    const isSameTemplate =
+      toCanonicalVersion(view, uid, version) ===
+      toCanonicalVersion(view, uid, replacement.value.version);
+    if (!isSameTemplate) continue;
+    if (taken.length === MAX_TAKEN_BACK) return { taken, hasMore: true };
+    waiting.delete(`${uid}/${slot}`);
+    taken.push({ lost, replacement, control, report });
+  }
+  return { taken, hasMore: false };
+}
+
+/**
+ * Adds to a commit that replicas of a lost node continue: the lost mark is cleared and the
+ * replacement is deleted. The commit conflicts when a replacement has got a node in the meantime.
+ * The caller requires the record of the node, which says that the node is lost.
+ * @param taken - Replicas of {@link findTakenBack}, found in the current view.
+ */
+export function putTakenBack(
   { state, clock }: Pick<ApiServerDeps, 'state' | 'clock'>,
   transaction: Transaction,
   nodeId: string,
-  reports: Iterable<ReplicaReport>,
+  taken: TakenBackBatch['taken'],
 ): void {
-  const view = state.view();
-  const taken = findTakenBack({ state, view }, nodeId, reports);
   if (taken.length === 0) return;
+  const view = state.view();
   for (const { lost, replacement, control, report } of taken) {
     const { uid } = lost.value;
     const wanted = copyReplica(lost.value, {
@@ -76,36 +120,6 @@ export function putTakenBackReplicas(
     replicaIds: ids,
     causedBy: view.lastEvent({ kind: 'node', nodeId }, ['ReplicasLost']),
   });
-}
-
-function findTakenBack(
-  { state, view }: { readonly state: ApiServerDeps['state']; readonly view: ClusterView },
-  nodeId: string,
-  reports: Iterable<ReplicaReport>,
-): readonly TakenBack[] {
-  if (view.node(nodeId)?.value.draining !== false) return [];
-  let waiting: Map<string, Stored<ReplicaRecord>> | undefined;
-  const taken: TakenBack[] = [];
-  for (const report of reports) {
-    if (taken.length === MAX_TAKEN_BACK) break;
-    const lost = view.replica(report.replicaId);
-    if (lost?.value.nodeId !== nodeId || !isHealthyTombstone(state, lost.value, report)) continue;
-    const { uid, slot, version } = lost.value;
-    const workload = view.workload(uid)?.value;
-    const control = view.control(uid);
-    if (workload === undefined || control === undefined) continue;
-    if (workload.deletionRequestedAt !== undefined) continue;
-    waiting ??= mapWaitingBySlot(view);
-    const replacement = waiting.get(`${uid}/${slot}`);
-    if (replacement === undefined || !mayReplace(lost.value, replacement.value)) continue;
-    const isSameTemplate =
-      toCanonicalVersion(view, uid, version) ===
-      toCanonicalVersion(view, uid, replacement.value.version);
-    if (!isSameTemplate) continue;
-    waiting.delete(`${uid}/${slot}`);
-    taken.push({ lost, replacement, control, report });
-  }
-  return taken;
 }
 
 /** Returns true for a replica that was lost and runs ready, and whose agent has no stop order. */

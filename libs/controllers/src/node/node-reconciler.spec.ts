@@ -170,6 +170,20 @@ describe('NodeReconciler after the return of a node', () => {
     ]);
     expect(bed.replicas()).toMatchObject([{ lost: true }]);
   });
+
+  it('waits 1 s again after each commit in which the session takes replicas back', async () => {
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    bed.connect('node-1');
+    for (let commits = 0; commits < 3; commits += 1) {
+      await bed.advance(900);
+      await bed.changeNode('node-1', {});
+    }
+    await bed.advance(990);
+    expect(bed.node('node-1').lost).toBe(true);
+    await bed.advance(10);
+    expect(bed.node('node-1').lost).toBe(false);
+  });
 });
 
 describe('NodeReconciler after the loss of all nodes', () => {

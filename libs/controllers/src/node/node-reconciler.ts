@@ -47,8 +47,9 @@ const MAX_LOST_PER_COMMIT = 45;
 /** Shortest time between two AgentSlow events of one node, milliseconds. */
 const SLOW_EVENT_INTERVAL_MS = 30_000;
 /**
- * Milliseconds after which the return of a node is written although its session has not done so: a
- * session writes the return at once, and again after a conflict.
+ * Milliseconds without a change of the node record after which the return of a node is written
+ * although its session has not done so: a session writes the return at once, and again after a
+ * conflict. When it takes back many replicas, each of its commits writes the node record.
  */
 const SESSION_RETURN_MS = 1_000;
 /** Milliseconds until the replacement brake is checked again while it holds. */
@@ -81,8 +82,14 @@ export class NodeReconciler {
   /** When the last AgentSlow event of a node was recorded, until its AgentRecovered event. */
   private readonly slowReportedAtMs = new Map<string, number>();
 
-  /** Time since which a lost node is ready and its session has not written the return, by node. */
-  private readonly returnAwaitedSinceMs = new Map<string, number>();
+  /**
+   * Since when a lost node is ready, its session has not written the return, and its record has this
+   * revision; by node.
+   */
+  private readonly awaitedReturns = new Map<
+    string,
+    { readonly sinceMs: number; readonly revision: Stored<NodeRecord>['revision'] }
+  >();
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = createReconcileQueue(deps, {
@@ -138,8 +145,7 @@ export class NodeReconciler {
     if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
     const { phase } = nodes.status(nodeId);
-    if (phase !== NodePhase.READY || node?.value.lost !== true)
-      this.returnAwaitedSinceMs.delete(nodeId);
+    if (phase !== NodePhase.READY || node?.value.lost !== true) this.awaitedReturns.delete(nodeId);
     // The events about the removal or the loss end the story of a slow agent.
     if (node === undefined || phase === NodePhase.LOST) this.slowReportedAtMs.delete(nodeId);
     if (node === undefined) return { kind: 'done' };
@@ -168,8 +174,9 @@ export class NodeReconciler {
   private awaitReturn(node: Stored<NodeRecord>): WorkResult | Promise<WorkResult> {
     const { id } = node.value;
     const now = this.deps.clock.now();
-    const sinceMs = this.returnAwaitedSinceMs.get(id) ?? now;
-    this.returnAwaitedSinceMs.set(id, sinceMs);
+    const awaited = this.awaitedReturns.get(id);
+    const sinceMs = awaited?.revision === node.revision ? awaited.sinceMs : now;
+    this.awaitedReturns.set(id, { sinceMs, revision: node.revision });
     const delayMs = sinceMs + SESSION_RETURN_MS - now;
     return delayMs > 0 ? { kind: 'after', delayMs } : this.commitReturn(node);
   }

@@ -87,6 +87,19 @@ const tainted = (effect: Effect) =>
   new Map([['node-1', [create(TaintSchema, { key: 'spot', effect })]]]);
 const three = [replica(), replica({ id: 'u-2' }), replica({ id: 'u-3' })];
 const leaving = replica({ desiredRunning: false });
+/** The replica u-1 of node-1 continues after its loss; the waiting replacement is deleted. */
+const takenBack = [
+  change(
+    'replica',
+    replica({ lost: true, desiredRunning: false, ready: false, phase: Phase.FAILED }),
+    replica({ orderRevision: 1n }),
+  ),
+  change('replica', replica({ id: 'u-2', nodeId: '', phase: Phase.PENDING }), undefined),
+];
+const changeOfNode1 = (before: object, after: object): RecordChange => ({
+  ...change('node', create(NodeRecordSchema, before), create(NodeRecordSchema, after)),
+  id: 'node-1',
+});
 const onDrained = replica({ id: 'u-2', nodeId: 'node-2' });
 const rows: readonly {
   readonly name: string;
@@ -243,6 +256,22 @@ describe('commit checkers', () => {
   });
 
   it.each([
+    { name: 'in a commit without its node', changes: takenBack },
+    {
+      name: 'after the return of its node',
+      changes: [...takenBack, changeOfNode1({ lost: false }, { lost: false })],
+    },
+    {
+      name: 'beside its replacement',
+      changes: [...takenBack.slice(0, 1), changeOfNode1({ lost: true }, { lost: false })],
+    },
+  ])('report a lost replica that continues $name', ({ changes }) => {
+    expect(replicasNeverMove({ view: aView([]), changes, nodeFacts: HEALTHY_NODE })).toContain(
+      'u-1 was declared lost and is no longer',
+    );
+  });
+
+  it.each([
     {
       name: 'a stop that leaves enough ready replicas',
       check: stopsKeepMinAvailable,
@@ -275,6 +304,16 @@ describe('commit checkers', () => {
       check: placementsFit,
       replicas: [replica({ version: 2, phase: Phase.STOPPED }), replica({ id: 'u-2', version: 2 })],
       changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
+    },
+    {
+      name: 'a lost replica that continues in the commit by which its node returns',
+      check: replicasNeverMove,
+      changes: [...takenBack, changeOfNode1({ lost: true }, { lost: false })],
+    },
+    {
+      name: 'a lost replica that continues before others and before its node returns',
+      check: replicasNeverMove,
+      changes: [...takenBack, changeOfNode1({ lost: true }, { lost: true })],
     },
     {
       name: 'a replica declared lost with its node',

@@ -43,7 +43,8 @@ export type Checker = (commit: Commit) => readonly string[];
 
 /**
  * Invariant 7: a replica never moves, and its phase and orders only go forward. A lost replica may
- * continue in the commit by which its node returns and that deletes the waiting replacement.
+ * continue in a commit that deletes the waiting replacement and by which its lost node returns, or
+ * which writes the record of the lost node because more replicas continue.
  */
 export const replicasNeverMove: Checker = ({ changes }) =>
   findReplicaChanges(changes).flatMap(({ before, after }) => {
@@ -76,7 +77,7 @@ function isTakenBack(
       change.kind === 'node' &&
       change.id === before.nodeId &&
       change.before?.lost === true &&
-      change.after?.lost === false,
+      change.after !== undefined,
   );
   const isReplacementDeleted = findReplicaChanges(changes).some(
     ({ before: replaced, after: kept }) =>

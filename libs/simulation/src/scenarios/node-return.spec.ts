@@ -83,6 +83,35 @@ describe('return of a lost node', () => {
     expect(events.filter((reason) => reason === 'ReplicasTakenBack')).toHaveLength(kept ? 1 : 0);
   });
 
+  it.each([0, 500])(
+    'keeps 60 ready replicas whose replacements no node fits when a commit takes %i ms',
+    async (delayMs) => {
+      let commitDelayMs = 0;
+      const cluster = await startCluster(1, { commitDelayMs: () => commitDelayMs });
+      await createWeb(cluster, { replicas: 60, resources: { requests: { cpuMillis: 10 } } });
+      await cluster.advance(10_000, 100);
+      const before = (await readWeb(cluster)).status?.replicas.map(({ id }) => id);
+      const agent = cluster.agents.get('node-1')!;
+      agent.sendsPings = false;
+      await cluster.advance(10_000);
+      commitDelayMs = delayMs;
+      agent.sendsPings = true;
+      await cluster.reconnect('node-1');
+      await cluster.advance(5_000);
+      commitDelayMs = 0;
+      await cluster.advance(10_000, 100);
+      const { status } = await readWeb(cluster);
+      expect(status?.replicas.map(({ id }) => id)).toEqual(before);
+      expect(status?.readyReplicas).toBe(60);
+      expect(
+        [...cluster.state.view().events()]
+          .filter(({ reason }) => reason === 'ReplicasTakenBack')
+          .map(({ replicaIds }) => replicaIds.length),
+      ).toEqual([25, 25, 10]);
+      expect(lossesAndReturns(cluster, 'node-1').at(-1)).toBe('NodeReturned');
+    },
+  );
+
   it('keeps replicas that wait for their node when commits are slow', async () => {
     let commitDelayMs = 0;
     const cluster = await startCluster(3, { commitDelayMs: () => commitDelayMs });
