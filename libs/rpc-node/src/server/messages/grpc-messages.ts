@@ -32,15 +32,20 @@ export function createGrpcContext(
  *   are no such message, as in Connect: `withInputErrors` and `inputErrorInterceptor` correct that.
  */
 export function parseEnvelope(schema: DescMessage, envelope: Uint8Array): Message {
-  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
-  if (length < 0 || readEnvelopeLength(envelope) !== length)
-    throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
+  checkEnvelope(envelope);
   try {
     return decodeMessage(schema, envelope, ENVELOPE_HEAD_BYTES);
   } catch (reason) {
     const text = reason instanceof Error ? reason.message : String(reason);
     throw new ConnectError(`parse binary: ${text}`, Code.Internal);
   }
+}
+
+/** @throws ConnectError INVALID_ARGUMENT when the head or a part of the message is missing. */
+export function checkEnvelope(envelope: Uint8Array): void {
+  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
+  if (length < 0 || readEnvelopeLength(envelope) !== length)
+    throw new ConnectError('protocol error: incomplete envelope', Code.InvalidArgument);
 }
 
 /**

@@ -124,6 +124,16 @@ describe.each(PATHS)('a gRPC stream that is served $path', ({ headers }) => {
     expect(fields).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal error' });
   });
 
+  it('ends with an internal error when the implementation fails without a reason', async () => {
+    async function* fail(): AsyncGenerator<CoordinatorMessage> {
+      yield welcome('first');
+      throw undefined;
+    }
+    const { fields, texts } = await call(fail, [encodeHello('a')], headers);
+    expect(texts).toEqual(['first']);
+    expect(fields).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal error' });
+  });
+
   it('sends the headers that the implementation sets before its first message', async () => {
     async function* setHeaders(
       _messages: AsyncIterable<AgentMessage>,

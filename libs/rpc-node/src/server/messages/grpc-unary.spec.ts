@@ -73,6 +73,11 @@ describe.each(PATHS)('a unary gRPC call that is served $path', ({ headers }) => 
       error: new CloudlessError('internal', 'a secret'),
       fields: { 'grpc-status': '13', 'grpc-message': 'internal error' },
     },
+    {
+      name: 'an internal error when the implementation gives no reason',
+      error: undefined,
+      fields: { 'grpc-status': '13', 'grpc-message': 'internal error' },
+    },
   ])('ends with $name', async ({ error, fields }) => {
     const response = await get(() => Promise.reject(error));
     expect(response.fields).toMatchObject(fields);
@@ -84,6 +89,21 @@ describe.each(PATHS)('a unary gRPC call that is served $path', ({ headers }) => 
     {
       name: 'two messages',
       body: Buffer.concat([envelope(request('a')), envelope(request('b'))]),
+      code: '12',
+    },
+    {
+      name: 'a message and one byte',
+      body: Buffer.concat([envelope(request('a')), Buffer.alloc(1)]),
+      code: '3',
+    },
+    {
+      name: 'a message and an incomplete message',
+      body: Buffer.concat([envelope(request('a')), envelope(request('b')).subarray(0, 7)]),
+      code: '3',
+    },
+    {
+      name: 'two messages and one byte',
+      body: Buffer.concat([envelope(request('a')), envelope(request('b')), Buffer.alloc(1)]),
       code: '12',
     },
     { name: 'bytes that are no message', body: envelope(Buffer.from([0xff, 0xff])), code: '3' },

@@ -15,6 +15,7 @@ import { CALL_ENDED } from '../transport/abortable-call.js';
 import { COMPRESSIONS, COMPRESS_MIN_BYTES } from './compressions.js';
 import { ENVELOPE_HEAD_BYTES } from './error-responses.js';
 import {
+  checkEnvelope,
   createGrpcContext,
   encodeEnvelope,
   parseEnvelope,
@@ -70,7 +71,11 @@ function pickCompression(header: Headers): Compression | undefined {
   );
 }
 
-/** @returns The only message of a request, in its envelope. */
+/**
+ * @returns The only message of a request, in its envelope.
+ * @throws ConnectError UNIMPLEMENTED at no message or two; INVALID_ARGUMENT at an incomplete second
+ *   one.
+ */
 async function readSingle(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
   const envelopes = body[Symbol.asyncIterator]();
   const first = await envelopes.next();
@@ -79,8 +84,10 @@ async function readSingle(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> 
       'protocol error: missing input message for unary method',
       Code.Unimplemented,
     );
-  if ((await envelopes.next()).done === true) return first.value;
+  const second = await envelopes.next();
+  if (second.done === true) return first.value;
   await envelopes.return?.();
+  checkEnvelope(second.value);
   throw new ConnectError(
     'protocol error: received extra input message for unary method',
     Code.Unimplemented,

@@ -67,12 +67,15 @@ export class AbortableCall {
 
   /**
    * Settles as `work` does, or rejects with the abort reason if the call is aborted first. Only one
-   * race may run at a time.
+   * race may run at a time. Rejects with an error also when `work` rejects with undefined, which
+   * Connect takes for the end of a successful call.
    */
   race<Result>(work: Promise<Result>): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       this.rejectPending = reject;
-      work.then(resolve, reject);
+      work.then(resolve, (reason: unknown) =>
+        reject(reason ?? new Error('the handler failed without a reason')),
+      );
       if (this.signal.aborted) reject(this.signal.reason);
     });
   }
