@@ -218,6 +218,23 @@ describe('A start order on a node whose disk is full', () => {
     expect(testBed.requireReport('web-2').forgotten).toBe(true);
   });
 
+  it('counts the 10 s until a start is given up from the first refusal of the session', async () => {
+    const testBed = await createFullNode();
+    const order = aStartOrder({ replicaId: 'web-2', revision: 30n });
+    const readPhase = () => testBed.summarizeReport('web-2')?.phase;
+    await send(testBed, order);
+    testBed.coordinator.reachable = false;
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(60_000);
+    testBed.coordinator.reachable = true;
+    await testBed.clock.advance(60_000);
+    expect(testBed.coordinator.openSessions).toBe(1);
+    for (let repeats = 0; repeats < 10; repeats += 1) await send(testBed, order);
+    expect(readPhase()).toBe('STARTING');
+    await send(testBed, order);
+    expect(readPhase()).toBe('STOPPED');
+  });
+
   it('does not give up a start while the data that may be stored cannot be removed', async () => {
     const testBed = await createFullNode();
     testBed.store.removeReplica = () => Promise.reject(new Error('input/output error'));

@@ -194,6 +194,11 @@ export class NodeReplicas {
     }
   }
 
+  /** Call it when a coordinator has accepted a new session, before the first order of the session. */
+  noteSessionStarted(): void {
+    for (const runner of this.runners.values()) runner.noteSessionStarted();
+  }
+
   /** Ends the wait of stopping replicas for network proxies. Ignores other replicas. */
   noteEndpointsGone(replicaIds: readonly string[]): void {
     for (const replicaId of replicaIds) void this.runners.get(replicaId)?.noteEndpointsGone();

@@ -3,9 +3,9 @@ import { isEnded } from './replica-phase.js';
 import type { ReplicaState, UnstoredEnd } from './replica-state.js';
 
 /**
- * Time after which the agent gives up a replica whose start order it has never stored, so that the
- * coordinator places another replica, milliseconds. By then the coordinator knows that the disk of
- * this node is full, if it is.
+ * Time within one session after which the agent gives up a replica whose start order it has never
+ * stored, so that the coordinator places another replica, milliseconds. By then the coordinator
+ * knows that the disk of this node is full, if it is.
  */
 export const GIVE_UP_START_MS = 10_000;
 

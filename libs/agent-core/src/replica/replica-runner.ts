@@ -61,7 +61,10 @@ export class ReplicaRunner implements ReplicaHost {
   private timer: Timer | undefined;
   /** Why the newest order could not be stored; empty once an order was stored. */
   private storeFailure = '';
-  /** Since when no start order of the replica could be stored; undefined: none was refused. */
+  /**
+   * Since when, in this session, no start order of the replica could be stored; undefined: none was
+   * refused.
+   */
   private refusedSinceMs: number | undefined;
   /** Failed container whose last lines are being read. */
   private readingLinesOf: ContainerId | undefined;
@@ -192,6 +195,14 @@ export class ReplicaRunner implements ReplicaHost {
     const level = message === this.storeFailure ? 'debug' : 'error';
     this.storeFailure = message;
     this.log[level]('order not stored', { revision, order: order.case, ...errorFields(reason) });
+  }
+
+  /**
+   * Counts the time until a start is given up from the first refusal of a new session: nothing is
+   * known about the disk while no order came.
+   */
+  noteSessionStarted(): void {
+    this.refusedSinceMs = undefined;
   }
 
   /**

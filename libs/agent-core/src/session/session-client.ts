@@ -311,6 +311,7 @@ export class SessionClient {
     await identity.raiseEpoch(epoch);
     pingMonitor.setTimes(toPingTimes(welcome));
     this.dials.applyTimes(welcome);
+    this.options.replicas.noteSessionStarted();
     this.outbox = outbox;
     this.failureLog.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
