@@ -72,6 +72,7 @@ export { matchesLabels, parseLabelSelector } from './list/label-selector.js';
 export type { LabelCondition, LabelSelector } from './list/label-selector.js';
 export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/paging.js';
 export { MessageWriter } from './wire/message-writer.js';
+export { copyMessage } from './wire/copy-message.js';
 export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
 export { forEachItem, toReadyItems } from './wire/ready-items.js';

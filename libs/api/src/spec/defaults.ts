@@ -1,4 +1,4 @@
-import { clone, create } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
 import { durationFromMs, durationMs } from '@bufbuild/protobuf/wkt';
 import {
   DisconnectSchema,
@@ -8,7 +8,6 @@ import {
   RestartPolicySchema,
   RestartPolicy_Policy,
   RolloutSchema,
-  WorkloadSpecSchema,
   PlacementSchema,
   type Disconnect,
   type Placement,
@@ -16,6 +15,7 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 
+import { copyMessage } from '../wire/copy-message.js';
 import { fillFiles } from './files-rules.js';
 
 /** Defaults of absent fields of specs and requests, and the limit of the page size. */
@@ -68,9 +68,10 @@ export function resolvePortName(port: {
  * Returns a copy of the spec with a default in every absent field. Two fields stay absent:
  * `min_available`, whose default depends on the replica count, and `max_retries` where there is no
  * limit. Idempotent.
+ * @param spec - With all of its fields, as `create` or a decoder of protobuf returns it.
  */
 export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
-  const full = clone(WorkloadSpecSchema, spec);
+  const full = copyMessage(spec);
   full.replicas ??= DEFAULTS.replicas;
   full.priority ??= DEFAULTS.priority;
   full.resources ??= create(ResourcesSchema);
@@ -144,9 +145,7 @@ export function resolveDisconnectTimes(
   spec: Pick<WorkloadSpec, 'disconnect'> | undefined,
 ): DisconnectTimes {
   const disconnect =
-    spec?.disconnect === undefined
-      ? create(DisconnectSchema)
-      : clone(DisconnectSchema, spec.disconnect);
+    spec?.disconnect === undefined ? create(DisconnectSchema) : copyMessage(spec.disconnect);
   fillDisconnect(disconnect);
   const { mode, stopAfter, lostAfter } = disconnect;
   return {
