@@ -11,7 +11,10 @@ import type { Implementations } from './implementations.js';
 
 /** What Connect applies to every call, too. */
 export interface GrpcHandlerSettings {
-  /** The first is the outermost. */
+  /**
+   * The first is the outermost. It must give each call a signal that is aborted when the call ends,
+   * as `CallLifetimes.interceptor` does.
+   */
   readonly interceptors: readonly Interceptor[];
   /** Longest deadline that a client may set, in milliseconds. */
   readonly maxTimeoutMs: number;

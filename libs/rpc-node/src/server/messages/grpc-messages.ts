@@ -1,29 +1,45 @@
 import { create, toBinary, type DescMessage, type Message } from '@bufbuild/protobuf';
-import { Code, ConnectError, createHandlerContext, type HandlerContext } from '@connectrpc/connect';
+import {
+  Code,
+  ConnectError,
+  createContextValues,
+  createHandlerContext,
+  type HandlerContext,
+} from '@connectrpc/connect';
 import type { UniversalHandler, UniversalServerRequest } from '@connectrpc/connect/protocol';
 import { decodeMessage } from '@cloudless/api';
 import { definedFields } from '@cloudless/base';
 import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
 
+/** The context of a call, which can be aborted. */
+type GrpcContext = ReturnType<typeof createHandlerContext> & HandlerContext;
+
 /**
- * Creates the context of a call in binary gRPC.
+ * Creates the context of a call in binary gRPC. Without a deadline its signal is that of the
+ * request, and `abort` has no effect: the outermost interceptor gives the call a signal of its own.
+ * The context of Connect would add two abort controllers and a copy of the headers to every call.
  * @param timeoutMs - Deadline of the client. Default: none.
  */
 export function createGrpcContext(
   { method, service }: UniversalHandler,
   request: UniversalServerRequest,
   timeoutMs?: number,
-): ReturnType<typeof createHandlerContext> & HandlerContext {
-  return createHandlerContext({
-    ...{ method, service, protocolName: 'grpc' },
-    requestMethod: request.method,
-    requestSignal: request.signal,
-    requestHeader: request.header,
-    url: request.url,
-    responseHeader: { 'Content-Type': 'application/grpc+proto' },
-    responseTrailer: { 'Grpc-Status': '0' },
-    ...definedFields({ timeoutMs, contextValues: request.contextValues }),
-  });
+): GrpcContext {
+  const { method: requestMethod, signal, header: requestHeader, url, contextValues } = request;
+  const call = { method, service, protocolName: 'grpc', requestMethod, requestHeader, url };
+  const responseHeader = { 'Content-Type': 'application/grpc+proto' };
+  const responseTrailer = { 'Grpc-Status': '0' };
+  if (timeoutMs !== undefined)
+    return createHandlerContext({
+      ...{ ...call, timeoutMs, requestSignal: signal, responseHeader, responseTrailer },
+      ...definedFields({ contextValues }),
+    });
+  return {
+    ...{ ...call, signal, timeoutMs: () => undefined, abort: () => undefined },
+    responseHeader: new Headers(responseHeader),
+    responseTrailer: new Headers(responseTrailer),
+    values: contextValues ?? createContextValues(),
+  };
 }
 
 /**

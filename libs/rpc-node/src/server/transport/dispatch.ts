@@ -1,9 +1,6 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
-import {
-  universalRequestFromNodeRequest,
-  universalResponseToNodeResponse,
-} from '@connectrpc/connect-node';
+import { universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect';
 import { beginLongWaitKey } from '@cloudless/api';
@@ -32,6 +29,7 @@ import { connectionKey, type ServerConnection } from './connection.js';
 import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { toRequestBody, endAfterRequestBody, enforceBodyTimeout } from './request-body.js';
+import { toUniversalRequest } from './universal-request.js';
 
 export interface DispatchSettings {
   readonly handlers: readonly UniversalHandler[];
@@ -83,13 +81,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       .set(connectionKey, connection)
       .set(callCancellerKey, control);
     try {
-      const universal = universalRequestFromNodeRequest(
-        request,
-        response,
-        // A body in place of an asynchronous generator over the request, which nobody would read.
-        null,
-        contextValues,
-      );
+      const universal = toUniversalRequest(request, response, contextValues);
       const { signal, url } = universal;
       const post = toPostRequest(handler, universal.method, url, universal.header);
       const header = post?.header ?? universal.header;
