@@ -178,7 +178,7 @@ export async function startCoordinator(
     registerRpcMetrics(metrics, () => rpc.getLoad());
     steps.add(() => rpc.close(CLOSE_GRACE_MS));
     access?.recheckOnChange(rpc);
-    const healthSources = { state, storeHealth, roles, files };
+    const healthSources = { state, storeHealth, roles, files, secretKeys };
     const ops = await startOpsServer({
       host: config.opsHost,
       port: config.opsPort,

@@ -1,4 +1,4 @@
-import type { ClusterState } from '@cloudless/cluster-state';
+import type { ClusterView } from '@cloudless/cluster-state';
 import { checkHealth, checkReadiness, type HealthSources } from './health-checks.js';
 import { StoreHealth } from './store-health.js';
 
@@ -9,9 +9,11 @@ function aFollower(viewAgeMs: number): HealthSources {
     state: {
       ...{ role: 'follower', viewAgeMs, storeRolledBackReason: undefined },
       leader: () => c1,
-    } satisfies Pick<ClusterState, 'role' | 'leader' | 'viewAgeMs' | 'storeRolledBackReason'>,
+      view: () => ({}) as ClusterView,
+    } satisfies HealthSources['state'],
     storeHealth: new StoreHealth(),
     roles: { listWarnings: () => [] },
+    secretKeys: { findProblem: async () => undefined },
   };
 }
 
@@ -19,7 +21,7 @@ const CUT_OFF =
   'this coordinator has not reached the state store for 6 s: it serves no reads, which the leader serves if it is reached; check the network to the members of etcd';
 
 describe('the pages of a coordinator that follows', () => {
-  it('show the leader and the age of the view', () => {
+  it('show the leader and the age of the view', async () => {
     expect(checkHealth(aFollower(412))).toEqual({
       ok: true,
       facts: {
@@ -27,30 +29,43 @@ describe('the pages of a coordinator that follows', () => {
         viewAgeMs: 412,
       },
     });
-    expect(checkReadiness(aFollower(412))).toEqual({ ok: true });
+    expect(await checkReadiness(aFollower(412))).toEqual({ ok: true });
   });
 
-  it('say that it does not reach the store, without a request to restart the process', () => {
+  it('say that it does not reach the store, without a request to restart the process', async () => {
     expect(checkHealth(aFollower(6_200))).toMatchObject({
       ok: true,
       degraded: [CUT_OFF],
       facts: { viewAgeMs: 6_200 },
     });
-    expect(checkReadiness(aFollower(6_200))).toEqual({ ok: false, reasons: [CUT_OFF] });
+    expect(await checkReadiness(aFollower(6_200))).toEqual({ ok: false, reasons: [CUT_OFF] });
   });
 });
 
 describe('the pages of a coordinator whose disk is full', () => {
-  it('answer 200 and say that the store is read-only, until the disk has space again', () => {
+  it('answer 200 and say that the store is read-only, until the disk has space again', async () => {
     const storeHealth = new StoreHealth();
     const sources = { ...aFollower(412), storeHealth };
     storeHealth.reportDiskSpace(false);
     const degraded = [
       'store: read-only, disk full: every write is refused, everything else continues',
     ];
-    expect(checkReadiness(sources)).toEqual({ ok: true, degraded });
+    expect(await checkReadiness(sources)).toEqual({ ok: true, degraded });
     expect(checkHealth(sources)).toMatchObject({ ok: true, degraded });
     storeHealth.reportDiskSpace(true);
-    expect(checkReadiness(sources)).toEqual({ ok: true });
+    expect(await checkReadiness(sources)).toEqual({ ok: true });
+  });
+});
+
+describe('the page /ready of a coordinator with another key-encryption key than the cluster', () => {
+  it('answers 200 and names the reason', async () => {
+    const sources = {
+      ...aFollower(412),
+      secretKeys: { findProblem: async () => 'the key is another one' },
+    };
+    expect(await checkReadiness(sources)).toEqual({
+      ok: true,
+      degraded: ['secrets: the key is another one'],
+    });
   });
 });

@@ -66,6 +66,23 @@ describe('keys of several coordinators on one store', () => {
     );
   });
 
+  it.each([
+    { name: 'the right key', keys: new SecretKeys({ current: former }), problem: undefined },
+    {
+      name: 'another key',
+      keys: new SecretKeys({ current: next }),
+      problem: /^the key-encryption key of this coordinator \(file\) is not the key that .* start/,
+    },
+    { name: 'no key', keys: new SecretKeys({ problem: 'no key file' }), problem: /^no key file$/ },
+  ])('report the problem of a coordinator with $name', async ({ keys, problem }) => {
+    const state = await lead(1);
+    expect(await keys.findProblem(state.view())).toBeUndefined(); // the cluster has no keys yet
+    await openOrCreate(new SecretKeys({ current: former }), state, 11);
+    expect(await keys.findProblem(state.view())).toEqual(
+      problem === undefined ? undefined : expect.stringMatching(problem),
+    );
+  });
+
   it('change their key-encryption key for all, and a coordinator with the former key refuses', async () => {
     const first = await lead(1);
     const stale = new SecretKeys({ current: former });

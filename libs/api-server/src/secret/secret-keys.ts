@@ -5,7 +5,14 @@ import {
   MasterKeyRecord_State as State,
   type MasterKeyRecord,
 } from '@cloudless/api/store';
-import { CloudlessError, errorKindOf, randomHex, type Clock, type Random } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  errorMessageOf,
+  randomHex,
+  type Clock,
+  type Random,
+} from '@cloudless/base';
 import type { ClusterState, ClusterView, Stored } from '@cloudless/cluster-state';
 import { KEY_BYTES, type KeyEncryption, type MasterKey, type WrappedKey } from '@cloudless/secrets';
 
@@ -76,6 +83,15 @@ export class SecretKeys {
     const active = stored === undefined ? undefined : byId.get(stored.value.id);
     if (mac === undefined || active === undefined || stored === undefined) return undefined;
     return { active: { ...active, stored }, mac, get: (id) => byId.get(id) };
+  }
+
+  /**
+   * Returns why this coordinator cannot decrypt the keys of the cluster, and what to do, for people;
+   * undefined when it can, and when the cluster has no keys yet.
+   */
+  async findProblem(view: Pick<ClusterView, 'masterKeys'>): Promise<string | undefined> {
+    if ([...view.masterKeys()].length === 0) return undefined;
+    return this.open(view).then(() => undefined, errorMessageOf);
   }
 
   /** As {@link open}, for a cluster that must have keys because a secret exists. */
