@@ -103,6 +103,7 @@ export class Agent {
       clock,
       log,
       containerRuntimeCondition: () => healthMonitor.condition,
+      processRuntimeCondition: () => healthMonitor.processCondition,
       networkProxyCondition: () => {
         const reason = options.network?.findProblem() ?? '';
         return { status: reason !== '', reason };

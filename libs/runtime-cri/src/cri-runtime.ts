@@ -11,6 +11,7 @@ import {
 import {
   EGRESS_CAPABILITY,
   flattenBatches,
+  HEALTHY,
   SIGNAL_CAPABILITY,
   withStartFailure,
   type ContainerEvent,
@@ -297,6 +298,7 @@ class OpenCriRuntime implements CriRuntime {
 
   health(): RuntimeHealth {
     return {
+      ...HEALTHY,
       containersSilentMs: this.client.unansweredMs,
       withoutProcess: this.inventory.findWithoutProcess(),
     };

@@ -558,6 +558,16 @@ describe('the supervisor', () => {
     expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
   });
 
+  it('reports for how long a stopped supervisor has not answered, until it continues', async () => {
+    const { runtime } = await aMachine();
+    const pid = await runtime.supervisorPid();
+    expect(runtime.health?.()).toMatchObject({ processesSilentMs: 0, supervisorPid: pid });
+    process.kill(pid, 'SIGSTOP');
+    await waitUntil(() => (runtime.health?.().processesSilentMs ?? 0) > 0);
+    process.kill(pid, 'SIGCONT');
+    await waitUntil(() => runtime.health?.().processesSilentMs === 0);
+  });
+
   it('leaves no process when it is killed before it answers a shutdown', async () => {
     const { runtime } = await aMachine();
     await runtime.start(request([{ step: 'child', name: 'c' }, { step: 'hold' }]));

@@ -1,8 +1,7 @@
-import { chmodSync, statSync } from 'node:fs';
-import path from 'node:path';
 import {
   backoffDelayMs,
   CloudlessError,
+  definedFields,
   errorFields,
   errorKindOf,
   sleep,
@@ -13,6 +12,7 @@ import {
 import {
   EventBroadcaster,
   flattenBatches,
+  HEALTHY,
   PROCESS_DNS_CAPABILITY,
   type ContainerEvent,
   type ContainerLease,
@@ -25,9 +25,9 @@ import {
   type LogBatch,
   type LogLine,
   type LogRequest,
+  type RuntimeHealth,
   withStartFailure,
 } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/app-kit';
 import { connectOrStart, isAlive, readStartToken } from '@cloudless/app-kit/background';
 import {
   SupervisorConnection,
@@ -36,6 +36,8 @@ import {
 } from './client/supervisor-connection.js';
 import { streamExec } from './client/exec-stream.js';
 import { PipeHolder } from './client/pipe-holder.js';
+import { SupervisorMonitor } from './client/supervisor-monitor.js';
+import { ensurePrivateDirectory, toSupervisorSettings } from './client/supervisor-settings.js';
 import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
@@ -44,13 +46,7 @@ import { deductWait, toStartRequest } from './client/start-request.js';
 import { requireLeases, requireSecrets } from './client/supervisor-capabilities.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
-import {
-  DEFAULT_LOG_SETTINGS,
-  EXEC_TTY,
-  LEASES,
-  SECRETS,
-  type SupervisorSettings,
-} from './wire/messages.js';
+import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
@@ -65,7 +61,6 @@ export interface ProcessRuntime extends ContainerRuntime {
   shutdown(graceMs?: number): Promise<void>;
 }
 
-const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /**
  * Back-off after a failed connection to the supervisor. The first attempt after a supervisor died
  * has no delay.
@@ -85,33 +80,8 @@ const MAX_SHUTDOWN_ATTEMPTS = 3;
  *   call is ended.
  */
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
-  const {
-    portRange = { from: 20_000, to: 29_999 },
-    logFiles = DEFAULT_LOG_SETTINGS.logFiles,
-    logFileBytes = DEFAULT_LOG_SETTINGS.logFileBytes,
-  } = options;
-  if (!path.isAbsolute(options.directory))
-    throw new CloudlessError('invalid', 'directory: must be an absolute path');
-  const { from, to } = portRange;
-  if (!(
-    Number.isInteger(from) &&
-    Number.isInteger(to) &&
-    1 <= from &&
-    from <= to &&
-    to <= 65_535
-  )) {
-    throw new CloudlessError('invalid', 'portRange: must be two ports in order');
-  }
-  if (!(logFiles >= 2 && logFileBytes >= 1))
-    throw new CloudlessError('invalid', 'logFiles: must be 2 or more, of 1 byte or more');
+  const settings = toSupervisorSettings(options);
   ensurePrivateDirectory(options.directory);
-  const settings: SupervisorSettings = {
-    portRange,
-    address: options.address ?? '127.0.0.1',
-    path: options.path ?? DEFAULT_PATH,
-    logFiles,
-    logFileBytes,
-  };
   const runtime = new SupervisedRuntime(options, settings);
   const { signal } = options;
   const isAborted = (): boolean => signal?.aborted === true;
@@ -125,17 +95,8 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
   } finally {
     signal?.removeEventListener('abort', onAbort);
   }
+  runtime.startMonitor();
   return runtime;
-}
-
-function ensurePrivateDirectory(directory: string): void {
-  if (makeDirectorySync(directory, 0o700) !== undefined) chmodSync(directory, 0o700);
-  if ((statSync(directory).mode & 0o077) !== 0) {
-    throw new CloudlessError(
-      'precondition',
-      `directory ${directory} is accessible to other users: make it private (chmod 700)`,
-    );
-  }
 }
 
 class SupervisedRuntime implements ProcessRuntime {
@@ -150,12 +111,21 @@ class SupervisedRuntime implements ProcessRuntime {
   private failures = 0;
   /** Capabilities of the connected supervisor, which may be older than this client. */
   private supervisorCapabilities: readonly string[] = [];
+  /** Process id of the connected supervisor. */
+  private connectedPid: number | undefined;
+  private readonly monitor: SupervisorMonitor;
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
     private readonly settings: SupervisorSettings,
   ) {
     this.pipeHolder = new PipeHolder(options.directory);
+    this.monitor = new SupervisorMonitor(options.clock, () => this.ping());
+  }
+
+  /** Monitors the supervisor until this runtime is closed. */
+  startMonitor(): void {
+    void this.monitor.run(this.closing.signal);
   }
 
   /** Closes the runtime unless a supervisor has accepted a connection. */
@@ -236,6 +206,14 @@ class SupervisedRuntime implements ProcessRuntime {
     return (await (await this.getConnection()).request({ type: 'list' })).items;
   }
 
+  health(): RuntimeHealth {
+    return {
+      ...HEALTHY,
+      processesSilentMs: this.monitor.silentMs,
+      ...definedFields({ supervisorPid: this.connectedPid }),
+    };
+  }
+
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
     return this.eventReaders.subscribe(
       signal,
@@ -314,6 +292,17 @@ class SupervisedRuntime implements ProcessRuntime {
     }
   }
 
+  /** @throws kind `unavailable` when the supervisor gives no answer. */
+  private async ping(): Promise<void> {
+    const connection = await this.getConnection();
+    try {
+      await connection.request({ type: 'ping' });
+    } catch (reason) {
+      // A supervisor of an earlier version refuses the request, which is an answer.
+      if (errorKindOf(reason) === 'unavailable') throw reason;
+    }
+  }
+
   /**
    * Returns the connection and the milliseconds spent waiting for it. A lease counts from the
    * caller's request, and a new supervisor may take seconds to start.
@@ -353,6 +342,7 @@ class SupervisedRuntime implements ProcessRuntime {
       const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
       const connection = await connectOrStart(open, program, clock, this.closing.signal);
       this.wasConnected = true;
+      this.connectedPid = connection.hello.pid;
       onLost = () => this.onConnectionLost();
       if (!connection.isOpen) throw createDisconnectedError();
       this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);
@@ -370,6 +360,7 @@ class SupervisedRuntime implements ProcessRuntime {
    */
   private onConnectionLost(): void {
     this.connecting = undefined;
+    this.connectedPid = undefined;
     this.failEventReaders();
     if (this.closing.signal.aborted) return;
     this.options.log.warn('supervisor lost', { directory: this.options.directory });

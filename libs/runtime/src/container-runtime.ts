@@ -357,16 +357,24 @@ export interface ContainerStatus {
   readonly problems?: readonly string[];
 }
 
-/** Health of a runtime. `health()` makes no call to the container runtime. */
+/** Health of a runtime. `health()` makes no call. */
 export interface RuntimeHealth {
   /** Time since the container runtime last answered a call, milliseconds; 0 while it answers. */
   readonly containersSilentMs: number;
+  /** Time since the supervisor of processes last answered a call, milliseconds; 0 while it answers. */
+  readonly processesSilentMs: number;
+  /** Process id of the supervisor of processes; absent when it is not known. */
+  readonly supervisorPid?: number;
   /** Containers that were running in the newest list and whose main process no longer exists. */
   readonly withoutProcess: readonly ContainerId[];
 }
 
 /** Health of a runtime that is available. */
-export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [] };
+export const HEALTHY: RuntimeHealth = {
+  containersSilentMs: 0,
+  processesSilentMs: 0,
+  withoutProcess: [],
+};
 
 /** Containers of a runtime whose list may be incomplete. */
 export interface AvailableContainers {

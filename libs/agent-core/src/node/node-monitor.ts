@@ -53,6 +53,8 @@ export class NodeMonitor {
       readonly log: Log;
       /** Current CONTAINER_RUNTIME_UNAVAILABLE condition. */
       readonly containerRuntimeCondition?: () => ConditionReading;
+      /** Current PROCESS_RUNTIME_UNAVAILABLE condition. */
+      readonly processRuntimeCondition?: () => ConditionReading;
       /** Current NETWORK_PROXY_DEGRADED condition. */
       readonly networkProxyCondition?: () => ConditionReading;
     },
@@ -70,6 +72,10 @@ export class NodeMonitor {
       ),
       toCondition(Condition_Type.NETWORK_PROXY_DEGRADED, this.networkProxy),
       toCondition(Condition_Type.DISK_FULL, diskFull),
+      toCondition(
+        Condition_Type.PROCESS_RUNTIME_UNAVAILABLE,
+        this.deps.processRuntimeCondition?.(),
+      ),
     ];
   }
 

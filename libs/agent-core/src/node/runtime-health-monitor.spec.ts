@@ -1,10 +1,12 @@
 import {
   Condition_Type as ConditionType,
+  type Condition,
   RestartPolicy_Policy as RestartMode,
   type Usage,
 } from '@cloudless/api';
 import { CloudlessError, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
+import { HEALTHY, type RuntimeHealth } from '@cloudless/runtime';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
 import type { ReplicaRunner } from '../replica/replica-runner.js';
@@ -18,6 +20,8 @@ class Node {
   readonly testBed = new AgentTestBed();
   private unavailableSinceMs: number | undefined;
   private withoutProcess: readonly ContainerId[] = [];
+  /** Health of the supervisor of processes. */
+  processHealth: Pick<RuntimeHealth, 'processesSilentMs' | 'supervisorPid'> = HEALTHY;
 
   async start(): Promise<void> {
     const { testBed } = this;
@@ -54,9 +58,14 @@ class Node {
 
   /** The condition in the newest usage report. */
   condition(): boolean | undefined {
+    return this.findCondition(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE)?.status;
+  }
+
+  /** A condition in the newest usage report. */
+  findCondition(searched: ConditionType): Condition | undefined {
     return this.usages()
       .at(-1)
-      ?.conditions.find(({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE)?.status;
+      ?.conditions.find(({ type }) => type === searched);
   }
 
   usages(): readonly Usage[] {
@@ -81,6 +90,7 @@ class Node {
         return stop.apply(runtime, args);
       },
       health: () => ({
+        ...this.processHealth,
         containersSilentMs:
           this.unavailableSinceMs === undefined
             ? 0
@@ -177,6 +187,56 @@ describe('Agent whose container runtime does not answer', () => {
   });
 });
 
+describe('Agent whose supervisor of processes does not answer', () => {
+  const { PROCESS_RUNTIME_UNAVAILABLE } = ConditionType;
+  let node: Node;
+  beforeEach(async () => {
+    node = new Node();
+    await node.start();
+  });
+  afterEach(() => node.testBed.stop());
+
+  it('reports a condition that says what to do, until the supervisor answers', async () => {
+    const report = async (processesSilentMs: number, supervisorPid?: number) => {
+      node.processHealth = {
+        processesSilentMs,
+        ...(supervisorPid === undefined ? {} : { supervisorPid }),
+      };
+      await node.testBed.clock.advance(15_000);
+      const { status, reason } = node.findCondition(PROCESS_RUNTIME_UNAVAILABLE) ?? {};
+      return [status, reason];
+    };
+    const silent = 'has not answered for 5 s: no new process is placed on this node until it does';
+    expect(await report(4_000, 17)).toEqual([false, '']);
+    expect(await report(5_000, 17)).toEqual([
+      true,
+      `the supervisor of the processes (process 17) ${silent}; if it does not, run kill -9 17 on the machine: the agent starts another supervisor, and the processes keep running`,
+    ]);
+    expect(await report(6_000)).toEqual([
+      true,
+      `the supervisor of the processes ${silent}; if it does not, read supervisor.log in the directory runtime of the agent's data directory`,
+    ]);
+    expect(await report(0, 18)).toEqual([false, '']);
+    expect(node.condition()).toBe(false);
+  });
+
+  it('gives up the start of a process after 10 s, and of no container', async () => {
+    node.makeUnavailable(); // starts fail
+    await node.startReplica('task-1', { image: '', command: ['server'] });
+    await node.startReplica('web-1');
+    node.processHealth = { processesSilentMs: 9_000 };
+    await node.testBed.clock.advance(2_000);
+    expect(node.testBed.summarizeReport('task-1')).toMatchObject({ phase: 'STARTING' });
+    node.processHealth = { processesSilentMs: 10_000 };
+    await node.testBed.clock.advance(2_000);
+    expect(node.testBed.summarizeReport('task-1')).toMatchObject({
+      phase: 'STOPPED',
+      reason: 'not started: the supervisor of processes does not answer',
+    });
+    expect(node.testBed.summarizeReport('web-1')).toMatchObject({ phase: 'STARTING' });
+  });
+});
+
 describe('RuntimeHealthMonitor', () => {
   it('marks a container as without process only after two reads in a row without its process', () => {
     const marked: (readonly string[])[] = [];
@@ -185,7 +245,7 @@ describe('RuntimeHealthMonitor', () => {
     } as unknown as ReplicaRunner;
     let withoutProcess: readonly ContainerId[] = [];
     const monitor = new RuntimeHealthMonitor({
-      runtime: { health: () => ({ containersSilentMs: 0, withoutProcess }) },
+      runtime: { health: () => ({ ...HEALTHY, withoutProcess }) },
       replicas: { listRunners: () => [runner] },
       clock: new ManualClock(),
       log: silentLog,

@@ -1,5 +1,5 @@
 import { sleep, type Clock, type Log } from '@cloudless/base';
-import { HEALTHY, type ContainerRuntime } from '@cloudless/runtime';
+import { HEALTHY, type ContainerRuntime, type RuntimeHealth } from '@cloudless/runtime';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { ConditionReading } from './node-monitor.js';
 
@@ -9,8 +9,9 @@ import type { ConditionReading } from './node-monitor.js';
  */
 export const HEALTH_INTERVAL_MS = 1_000;
 /**
- * A restarted container runtime answers again within this time; after this time, the node reports
- * CONTAINER_RUNTIME_UNAVAILABLE and gets no new containers.
+ * A restarted runtime answers again within this time; after this time, the node reports
+ * CONTAINER_RUNTIME_UNAVAILABLE and gets no new containers, or PROCESS_RUNTIME_UNAVAILABLE and gets
+ * no new processes.
  */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
@@ -28,12 +29,14 @@ export interface RuntimeHealthMonitorOptions {
 }
 
 /**
- * Monitors the health of the container runtime. While the runtime does not answer, reports a node
- * condition and gives up starts that have not succeeded. Marks containers without their main
- * process as not ready. Never stops a running container.
+ * Monitors the health of the container runtime and of the supervisor of processes. While one of them
+ * does not answer, reports a node condition and gives up its starts that have not succeeded. Marks
+ * containers without their main process as not ready. Never stops a running container.
  */
 export class RuntimeHealthMonitor {
   private isUnavailable = false;
+  /** Why the supervisor of processes does not answer, and what to do; empty while it answers. */
+  private processProblem = '';
   /**
    * Containers without a main process at the previous read. Only a container that still has none at
    * the next read is marked, so that the runtime has one more interval to report the exit.
@@ -50,13 +53,20 @@ export class RuntimeHealthMonitor {
     return { status: this.isUnavailable, reason };
   }
 
+  /** PROCESS_RUNTIME_UNAVAILABLE as of the newest read. */
+  get processCondition(): ConditionReading {
+    return { status: this.processProblem !== '', reason: this.processProblem };
+  }
+
   /**
-   * Reads the health of the runtime, updates the condition and the replicas.
-   * @returns True when the condition has changed.
+   * Reads the health of the runtimes, updates the conditions and the replicas.
+   * @returns True when a condition has changed.
    */
   refresh(): boolean {
     const { runtime, replicas, log } = this.options;
-    const { containersSilentMs, withoutProcess } = runtime.health?.() ?? HEALTHY;
+    const health = runtime.health?.() ?? HEALTHY;
+    const { containersSilentMs, processesSilentMs, withoutProcess } = health;
+    const hasProcessConditionChanged = this.refreshProcessCondition(health);
     const wasUnavailable = this.isUnavailable;
     this.isUnavailable = containersSilentMs >= UNAVAILABLE_AFTER_MS;
     if (this.isUnavailable && !wasUnavailable)
@@ -70,9 +80,24 @@ export class RuntimeHealthMonitor {
     this.suspected = new Set(withoutProcess);
     for (const runner of replicas.listRunners()) {
       if (containersWithoutProcess.size > 0) runner.markProcessGone(containersWithoutProcess);
-      if (containersSilentMs >= GIVE_UP_AFTER_MS) runner.giveUpStart();
+      if (containersSilentMs >= GIVE_UP_AFTER_MS) runner.giveUpStart('container');
+      if (processesSilentMs >= GIVE_UP_AFTER_MS) runner.giveUpStart('process');
     }
-    return this.isUnavailable !== wasUnavailable;
+    return hasProcessConditionChanged || this.isUnavailable !== wasUnavailable;
+  }
+
+  private refreshProcessCondition({ processesSilentMs, supervisorPid }: RuntimeHealth): boolean {
+    const before = this.processProblem;
+    this.processProblem =
+      processesSilentMs >= UNAVAILABLE_AFTER_MS ? describeProcessProblem(supervisorPid) : '';
+    const { log } = this.options;
+    if (before === '' && this.processProblem !== '')
+      log.warn('supervisor of processes does not answer: this node takes no new processes', {
+        ...{ processesSilentMs, supervisorPid },
+      });
+    if (before !== '' && this.processProblem === '')
+      log.info('supervisor of processes answers again');
+    return before !== this.processProblem;
   }
 
   /**
@@ -85,4 +110,12 @@ export class RuntimeHealthMonitor {
       if (!signal.aborted && this.refresh()) onConditionChange();
     }
   }
+}
+
+function describeProcessProblem(supervisorPid: number | undefined): string {
+  const seconds = UNAVAILABLE_AFTER_MS / 1_000;
+  const consequence = 'no new process is placed on this node until it does';
+  return supervisorPid === undefined
+    ? `the supervisor of the processes has not answered for ${seconds} s: ${consequence}; if it does not, read supervisor.log in the directory runtime of the agent's data directory`
+    : `the supervisor of the processes (process ${supervisorPid}) has not answered for ${seconds} s: ${consequence}; if it does not, run kill -9 ${supervisorPid} on the machine: the agent starts another supervisor, and the processes keep running`;
 }

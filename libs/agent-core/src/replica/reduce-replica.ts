@@ -34,7 +34,8 @@ const REASON_OUT_OF_CONTACT =
 const REASON_PROCESS_GONE =
   'the main process no longer exists, and the container runtime has not reported its exit';
 /** Reason of a replica whose start was given up; the coordinator creates another replica. */
-const REASON_RUNTIME_UNAVAILABLE = 'not started: the container runtime of the node does not answer';
+const REASON_RUNTIME_SILENT = 'not started: the container runtime of the node does not answer';
+const REASON_SUPERVISOR_SILENT = 'not started: the supervisor of processes does not answer';
 /** Reason of a replica that waits in the start queue. */
 const REASON_QUEUED = 'waits in the start queue of this node';
 /** Delay before the next call to a runtime that did not answer, milliseconds. */
@@ -454,7 +455,8 @@ function onRuntimeAway(state: ReplicaState, uncertain: boolean): ReplicaTransiti
   if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff'))
     return withoutEffects(state);
   if (uncertain && target?.restart === 'never') return withoutEffects(state);
-  const ended = finish(state, 'stopped', REASON_RUNTIME_UNAVAILABLE);
+  const reason = target?.usesImage === false ? REASON_SUPERVISOR_SILENT : REASON_RUNTIME_SILENT;
+  const ended = finish(state, 'stopped', reason);
   if (!uncertain || activity.containerId === undefined) return ended;
   return {
     state: ended.state,

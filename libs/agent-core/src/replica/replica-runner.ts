@@ -259,12 +259,13 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /**
-   * Gives up a start that needs the container runtime after the runtime has not answered for too
-   * long. Has no effect on plain processes.
+   * Gives up a start after the runtime has not answered for too long. Has no effect on replicas that
+   * another runtime starts.
+   * @param kind - What the silent runtime starts.
    */
-  giveUpStart(): void {
+  giveUpStart(kind: 'container' | 'process'): void {
     const { activity, target } = this.state;
-    if (target?.usesImage !== true) return;
+    if (target?.usesImage !== (kind === 'container')) return;
     const containerId = 'containerId' in activity ? activity.containerId : undefined;
     this.apply({ kind: 'runtimeAway', uncertain: this.starts.isAttempted(containerId) });
   }

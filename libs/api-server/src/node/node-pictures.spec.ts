@@ -31,6 +31,7 @@ const arbLive = fc
     diskFull: fc.boolean(),
     networkUnavailable: fc.boolean(),
     containersUnavailable: fc.boolean(),
+    processesProblem: arbText,
     networkProxyProblem: arbText,
     diskFullReason: arbText,
     quarantined: fc.boolean(),

@@ -122,5 +122,10 @@ export function listConditions(live: NodeLiveStatus): readonly {
       live.networkProxyProblem,
     ),
     toCondition(ConditionType.DISK_FULL, live.diskFull, live.diskFullReason),
+    toCondition(
+      ConditionType.PROCESS_RUNTIME_UNAVAILABLE,
+      live.processesProblem !== '',
+      live.processesProblem,
+    ),
   ];
 }

@@ -183,6 +183,7 @@ const UNKNOWN_STATUS: NodeLiveStatus = {
   diskFullReason: '',
   networkUnavailable: false,
   containersUnavailable: false,
+  processesProblem: '',
   networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',
@@ -200,6 +201,7 @@ function toLiveStatus({ status }: Node): NodeLiveStatus {
   const find = (type: ConditionType) =>
     status?.conditions.find((condition) => condition.type === type);
   const has = (type: ConditionType): boolean => find(type)?.status === true;
+  const findProblem = (type: ConditionType) => (has(type) ? (find(type)?.reason ?? '') : '');
   const phase = status?.phase ?? Phase.UNKNOWN;
   const agentSlow = has(ConditionType.AGENT_SLOW);
   const diskFull = has(ConditionType.DISK_FULL);
@@ -210,12 +212,11 @@ function toLiveStatus({ status }: Node): NodeLiveStatus {
     memoryPressure: has(ConditionType.MEMORY_PRESSURE),
     diskPressure: has(ConditionType.DISK_PRESSURE),
     diskFull,
-    diskFullReason: diskFull ? (find(ConditionType.DISK_FULL)?.reason ?? '') : '',
+    diskFullReason: findProblem(ConditionType.DISK_FULL),
     networkUnavailable: has(ConditionType.NETWORK_UNAVAILABLE),
     containersUnavailable: has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE),
-    networkProxyProblem: has(ConditionType.NETWORK_PROXY_DEGRADED)
-      ? (find(ConditionType.NETWORK_PROXY_DEGRADED)?.reason ?? '')
-      : '',
+    processesProblem: findProblem(ConditionType.PROCESS_RUNTIME_UNAVAILABLE),
+    networkProxyProblem: findProblem(ConditionType.NETWORK_PROXY_DEGRADED),
     agentSlow,
     agentSlowReason: agentSlow ? (find(ConditionType.AGENT_SLOW)?.reason ?? '') : '',
     quarantined: has(ConditionType.QUARANTINED),
@@ -242,6 +243,7 @@ const COMPARED = [
   'diskFull',
   'networkUnavailable',
   'containersUnavailable',
+  'processesProblem',
   'networkProxyProblem',
   'agentSlow',
   'quarantined',

@@ -83,6 +83,7 @@ export class FakeNodes implements NodeLiveness {
       containersUnavailable: false,
       diskFull: false,
       diskFullReason: '',
+      processesProblem: '',
       networkProxyProblem: '',
       agentSlow: false,
       agentSlowReason: '',

@@ -21,6 +21,11 @@ export interface NodeLiveStatus {
   readonly networkUnavailable: boolean;
   /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;
+  /**
+   * Why the supervisor of the node's processes does not answer, and what to do, as its agent says;
+   * empty: it answers.
+   */
+  readonly processesProblem: string;
   /** What the network proxy of the node cannot do, as its agent says; empty: nothing. */
   readonly networkProxyProblem: string;
   /** True while the session is alive and the main loop of the agent does not turn. */

@@ -132,15 +132,22 @@ describe('NodeDirectory', () => {
     nodes.close();
   });
 
-  it('keeps what the agent reports of its network proxy, and notifies of each change', () => {
+  it.each([
+    { of: 'its network proxy', name: 'networkProxyProblem', type: 'NETWORK_PROXY_DEGRADED' },
+    {
+      of: 'the supervisor of its processes',
+      name: 'processesProblem',
+      type: 'PROCESS_RUNTIME_UNAVAILABLE',
+    },
+  ] as const)('keeps what the agent reports of $of, and notifies of each change', (condition) => {
     const { nodes } = startDirectory();
     nodes.startSession('a');
     let notified = 0;
     nodes.subscribe(() => (notified += 1));
     const report = (status: boolean, reason: string): unknown[] => {
-      const type = ConditionType.NETWORK_PROXY_DEGRADED;
+      const type = ConditionType[condition.type];
       nodes.updateStatus('a', [create(ConditionSchema, { type, status, reason })]);
-      return [nodes.status('a').networkProxyProblem, notified];
+      return [nodes.status('a')[condition.name], notified];
     };
     expect(report(false, '')).toEqual(['', 0]);
     expect(report(true, 'port 53 is taken')).toEqual(['port 53 is taken', 1]);

@@ -1,5 +1,4 @@
 import {
-  Condition_Type as ConditionType,
   NodeStatus_Phase as Phase,
   type Condition,
   type NodeUsage,
@@ -29,9 +28,9 @@ import type { DepartureRecord } from '@cloudless/api/store';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { ChangeLog } from '../common/change-log.js';
 import {
-  explainDiskFull,
   haveConditionsChanged,
   readAgentConditions,
+  toConditionStatus,
   type AgentConditions,
 } from './agent-conditions.js';
 import { explainDeparture, formatSeconds, restoreDeparture, type Departure } from './departures.js';
@@ -390,14 +389,7 @@ export class NodeDirectory {
       reason: this.explainPhase(nodeId, phase),
       agentSlow: state === 'slow',
       agentSlowReason: state === 'slow' ? this.explainSlowness(id, now) : '',
-      memoryPressure: liveState?.conditions.has(ConditionType.MEMORY_PRESSURE) ?? false,
-      diskPressure: liveState?.conditions.has(ConditionType.DISK_PRESSURE) ?? false,
-      diskFull: liveState?.conditions.has(ConditionType.DISK_FULL) ?? false,
-      diskFullReason: explainDiskFull(liveState?.conditions),
-      networkUnavailable: liveState?.conditions.has(ConditionType.NETWORK_UNAVAILABLE) ?? false,
-      containersUnavailable:
-        liveState?.conditions.has(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
-      networkProxyProblem: liveState?.conditions.get(ConditionType.NETWORK_PROXY_DEGRADED) ?? '',
+      ...toConditionStatus(liveState?.conditions),
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
       ...definedFields({

@@ -8,6 +8,7 @@ const healthy: NodeLiveStatus = {
   ...{ phase: 1, alive: true, reason: '', reliability: 1, quarantined: false },
   ...{ memoryPressure: false, diskPressure: false, diskFull: false, networkUnavailable: false },
   ...{ networkProxyProblem: '', diskFullReason: '', containersUnavailable: false },
+  processesProblem: '',
   ...{ agentSlow: false, agentSlowReason: '' },
 };
 
@@ -18,6 +19,11 @@ describe('toSchedulerNode', () => {
       name: 'containers while the container runtime does not answer',
       live: { containersUnavailable: true },
       suspended: ['runtime.cri'],
+    },
+    {
+      name: 'processes while their supervisor does not answer',
+      live: { processesProblem: 'the supervisor hangs' },
+      suspended: ['runtime.process'],
     },
     {
       name: 'every runtime while the disk is full, with the reason',

@@ -40,6 +40,8 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
 
 /** The capability that every OCI container needs; suspended while the container runtime is away. */
 const CONTAINER_CAPABILITY = 'runtime.cri';
+/** Capability of nodes that start processes. */
+const PROCESS_CAPABILITY = 'runtime.process';
 
 /** Converts a node record and the live status of the node to the node of the scheduler. */
 export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus): SchedulerNode {
@@ -78,13 +80,17 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
 /** A full disk suspends all runtimes; every replica needs one of them. */
 function toSuspended(
   capabilities: readonly string[],
-  { diskFull, containersUnavailable }: NodeLiveStatus,
+  { diskFull, containersUnavailable, processesProblem }: NodeLiveStatus,
 ): Pick<SchedulerNode, 'suspendedCapabilities' | 'suspensionReason'> {
   if (diskFull) {
     const runtimes = capabilities.filter((capability) => capability.startsWith('runtime.'));
     return { suspendedCapabilities: runtimes, suspensionReason: 'the disk of the node is full' };
   }
-  return containersUnavailable ? { suspendedCapabilities: [CONTAINER_CAPABILITY] } : {};
+  const suspended = [
+    ...(containersUnavailable ? [CONTAINER_CAPABILITY] : []),
+    ...(processesProblem === '' ? [] : [PROCESS_CAPABILITY]),
+  ];
+  return suspended.length > 0 ? { suspendedCapabilities: suspended } : {};
 }
 
 /**

@@ -114,6 +114,7 @@ function toSnapshotNode(record: NodeRecord, status: NodeLiveStatus): SnapshotNod
     record: redactNode(record),
     ...{ alive, memoryPressure, diskPressure, networkUnavailable },
     ...{ containersUnavailable, diskFull, quarantined, reliability },
+    processesUnavailable: status.processesProblem !== '',
   };
 }
 
@@ -222,6 +223,8 @@ class SnapshotReader {
       ...ALIVE_NODE_STATUS,
       ...{ alive, memoryPressure, diskPressure, networkUnavailable },
       ...{ containersUnavailable, diskFull, quarantined, reliability },
+      // A snapshot keeps no texts of nodes.
+      processesProblem: status.processesUnavailable ? 'the supervisor does not answer' : '',
     });
   }
 }

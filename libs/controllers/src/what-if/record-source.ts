@@ -23,6 +23,7 @@ export const ALIVE_NODE_STATUS: NodeLiveStatus = {
   containersUnavailable: false,
   diskFull: false,
   diskFullReason: '',
+  processesProblem: '',
   networkProxyProblem: '',
   agentSlow: false,
   agentSlowReason: '',

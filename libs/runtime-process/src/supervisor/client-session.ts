@@ -154,6 +154,8 @@ export class ClientSession {
       case 'drained':
         await supervisor.requireContainer(message.containerId).drained;
         return undefined;
+      case 'ping':
+        return undefined;
       case 'shutdown':
         await supervisor.stopAll(message.graceMs);
         return undefined;

@@ -98,6 +98,8 @@ export type ClientMessage =
   | { readonly type: 'inspect'; readonly id: number; readonly containerId: ContainerId }
   /** The response follows when the container has ended and all its output is in the log files. */
   | { readonly type: 'drained'; readonly id: number; readonly containerId: ContainerId }
+  /** Answered at once. Supervisors of earlier versions answer with `failed`. */
+  | { readonly type: 'ping'; readonly id: number }
   | { readonly type: 'shutdown'; readonly id: number; readonly graceMs: number }
   /**
    * Dedicates the connection to this command: input and output frames follow. Closing the

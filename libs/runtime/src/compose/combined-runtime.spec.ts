@@ -7,7 +7,12 @@ import {
   type ContainerId,
 } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '../container-runtime.js';
+import {
+  HEALTHY,
+  type ContainerEvent,
+  type ContainerRequest,
+  type ContainerRuntime,
+} from '../container-runtime.js';
 import { listAvailable } from '../list-available.js';
 import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
 import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
@@ -124,6 +129,17 @@ describe('combineRuntimes', () => {
       'process+cri',
       'process fake, cri fake',
     ]);
+  });
+
+  it('reports the health of both runtimes', () => {
+    expect(runtime.health?.()).toEqual(HEALTHY);
+    const withoutProcess = [toContainerId('a'.repeat(64))];
+    containers.fake.health = () => ({ ...HEALTHY, containersSilentMs: 2_000, withoutProcess });
+    processes.fake.health = () => ({ ...HEALTHY, processesSilentMs: 7_000, supervisorPid: 17 });
+    expect(runtime.health?.()).toEqual({
+      ...{ containersSilentMs: 2_000, withoutProcess },
+      ...{ processesSilentMs: 7_000, supervisorPid: 17 },
+    });
   });
 
   it('stops a container that another instance has started', async () => {

@@ -1,6 +1,7 @@
 import {
   backoffDelayMs,
   CloudlessError,
+  definedFields,
   errorFields,
   errorKindOf,
   sleep,
@@ -165,7 +166,12 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   health(): RuntimeHealth {
-    return this.options.containers.health?.() ?? HEALTHY;
+    const { processes, containers } = this.options;
+    const { processesSilentMs, supervisorPid } = processes.health?.() ?? HEALTHY;
+    return {
+      ...(containers.health?.() ?? HEALTHY),
+      ...{ processesSilentMs, ...definedFields({ supervisorPid }) },
+    };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

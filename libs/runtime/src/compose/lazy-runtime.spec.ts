@@ -1,6 +1,6 @@
 import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import type { ContainerRequest } from '../container-runtime.js';
+import { HEALTHY, type ContainerRequest } from '../container-runtime.js';
 import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
 import { LazyRuntime } from './lazy-runtime.js';
 
@@ -77,7 +77,7 @@ describe('LazyRuntime', () => {
   });
 
   it('reports silence since the first setOwner until the runtime is open', async () => {
-    expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
+    expect(runtime.health()).toEqual(HEALTHY);
     failure = new CloudlessError('unavailable', 'no runtime answers');
     await expect(runtime.setOwner('home')).rejects.toThrow('no runtime answers');
     await clock.advance(7_000);

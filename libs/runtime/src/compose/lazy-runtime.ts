@@ -131,7 +131,7 @@ export class LazyRuntime<
   health(): RuntimeHealth {
     if (this.current !== undefined) return this.current.health?.() ?? HEALTHY;
     if (this.ownerSetAt === undefined) return HEALTHY;
-    return { containersSilentMs: this.options.clock.now() - this.ownerSetAt, withoutProcess: [] };
+    return { ...HEALTHY, containersSilentMs: this.options.clock.now() - this.ownerSetAt };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {

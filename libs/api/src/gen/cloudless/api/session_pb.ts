@@ -250,7 +250,8 @@ export type Hello = Message<"cloudless.api.Hello"> & {
 
   /**
    * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE,
-   * NETWORK_PROXY_DEGRADED and DISK_FULL. The coordinator determines READY.
+   * NETWORK_PROXY_DEGRADED, DISK_FULL and PROCESS_RUNTIME_UNAVAILABLE. The coordinator determines
+   * READY.
    *
    * @generated from field: repeated cloudless.api.Condition conditions = 20;
    */
