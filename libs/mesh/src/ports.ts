@@ -199,6 +199,11 @@ export interface NetworkProxyOptions extends ProxyNode {
    * addresses come and go; may throw. Default: none.
    */
   readonly listMachineAddresses?: (() => readonly string[]) | undefined;
+  /**
+   * Explains, as text for people, which other server of this machine has a TCP port of an address:
+   * services are not served there, and the status has the text as a problem. Undefined: none.
+   */
+  readonly explainReserved?: ((address: string, port: number) => string | undefined) | undefined;
   readonly sockets: ListeningSockets;
   /** Checks endpoints outside the cluster. */
   readonly checkClients: CheckClients;

@@ -30,7 +30,7 @@ export interface IngressListenerOptions {
   /** Host and port of the setting. An IPv6 address may have brackets. */
   readonly at: { readonly host: string; readonly port: number };
   /**
-   * Returns the IPv4 and IPv6 addresses of the machine without virtual addresses of services. Call
+   * Returns the IPv4 and IPv6 addresses of the machine without those of services. Call
    * {@link IngressListener.update} after a change.
    */
   readonly machineAddresses: () => readonly string[];
@@ -54,7 +54,7 @@ interface Attempt {
 
 /**
  * Listens at the address of a setting. The host 0.0.0.0 stands for every IPv4 address of the machine,
- * and [::] for every address but link-local ones: single listeners leave the port free at the virtual
+ * and [::] for every address but link-local ones: single listeners leave the port free at the
  * addresses of services, which a wildcard socket would take as well.
  */
 export class IngressListener {

@@ -11,6 +11,8 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   NetworkRouteEntrySchema,
   NetworkServiceEntrySchema,
+  Port_Protocol as Protocol,
+  ServiceSpec_Type,
   type RouteTlsSchema,
 } from '@cloudless/api';
 import { createSeededRandom, noMeter, noSampledTracer, silentLog } from '@cloudless/base';
@@ -24,7 +26,7 @@ import {
 import type { CertificatePair } from '@cloudless/secrets';
 import { createTestPair } from '../testing/test-certificates.js';
 import type { ReceivedCertificate } from './certificate-copies.js';
-import { createNodeIngress, type NodeIngress } from './node-ingress.js';
+import { createNodeIngress, explainIngressAddress, type NodeIngress } from './node-ingress.js';
 import type { CertificateConnection } from './route-certificates.js';
 
 const SERVICE = create(NetworkServiceEntrySchema, {
@@ -257,6 +259,29 @@ describe('the HTTP ingress of a node', () => {
     expect(listening()).toEqual(['127.0.0.1']);
   });
 
+  it.each([
+    { name: 'TCP at the same port', external: true, port: { port: 80 } },
+    { name: 'TCP at another port', external: false, port: { port: 81 } },
+    { name: 'UDP at the same port', external: false, port: { port: 80, protocol: Protocol.UDP } },
+  ])('with the host 0.0.0.0 and an external address of a service with $name', async (given) => {
+    const { ingress, network, services, change, listening } = await setUpAt('0.0.0.0');
+    network.addresses = ['127.0.0.1', '203.0.113.9'];
+    await ingress.start();
+    const spec = {
+      type: ServiceSpec_Type.LOAD_BALANCER,
+      ...{ externalIps: ['203.0.113.9', '203.0.113.10'], ports: [{ name: 'http', ...given.port }] },
+    };
+    const service = { namespace: 'default', name: 'shop', spec };
+    services.set('default/shop', create(NetworkServiceEntrySchema, service));
+    change({ services: ['default/shop'] });
+    await new Promise(setImmediate);
+    expect(listening().includes('203.0.113.9')).toBe(!given.external);
+    services.delete('default/shop');
+    change({ services: ['default/shop'] });
+    while (!listening().includes('203.0.113.9')) await new Promise(setImmediate);
+    expect(ingress.problems).toEqual([]);
+  });
+
   it('reports the addresses of the machine that are taken, and listens there later', async () => {
     const { ingress, network, failures, clock, listening } = await setUpAt('0.0.0.0');
     network.addresses = ['127.0.0.1', '10.77.0.11'];
@@ -399,5 +424,23 @@ describe('the HTTP ingress of a node', () => {
 
   it('is not created without an address', () => {
     expect(createNodeIngress({ nodeId: 'n1' }, {} as never)).toBeUndefined();
+  });
+});
+
+describe('explainIngressAddress', () => {
+  const at = (host: string, port: number) => ({ host, port });
+  it.each([
+    { settings: { ingressHttp: at('10.0.0.1', 80) }, flag: '--ingress-http 10.0.0.1:80' },
+    { settings: { ingressHttps: at('10.0.0.1', 80) }, flag: '--ingress-https 10.0.0.1:80' },
+    { settings: { ingressHttp: at('[fd00:0::1]', 80) }, flag: '--ingress-http [fd00:0::1]:80' },
+    { settings: { ingressHttp: at('0.0.0.0', 80) } },
+    { settings: { ingressHttp: at('[::]', 80) } },
+    { settings: { ingressHttp: at('10.0.0.1', 81) } },
+    { settings: { ingressHttp: at('localhost', 80) } },
+    { settings: {} },
+  ])('with $settings names $flag for the port 80', ({ settings, flag }) => {
+    const found = ['10.0.0.1', 'fd00::1'].map((each) => explainIngressAddress(settings, each, 80));
+    const expected = flag === undefined ? [] : [`${flag} serves HTTP routes there`];
+    expect(found.filter((each) => each !== undefined)).toEqual(expected);
   });
 });

@@ -9,6 +9,7 @@ import {
 } from '@cloudless/base';
 import { createIngress, type Ingress, type IngressBackends } from '@cloudless/ingress';
 import {
+  listExternalAddresses,
   listServedRoutes,
   MachineAddresses,
   type ListeningSockets,
@@ -18,12 +19,33 @@ import type { CertificateCopies } from './certificate-copies.js';
 import type { ProxySettings } from './control-messages.js';
 import { IngressListener } from './ingress-listener.js';
 import { RouteCertificates, type CertificateConnection } from './route-certificates.js';
+import { isSameAddress } from './tcp-server.js';
 
 /**
  * Longest wait for files of certificates before the ingress listens, milliseconds. A file system that
  * does not answer must not keep HTTP from being served.
  */
 const FILES_WAIT_MS = 5_000;
+
+const FLAGS = { ingressHttp: '--ingress-http', ingressHttps: '--ingress-https' } as const;
+type IngressSettings = Pick<ProxySettings, keyof typeof FLAGS>;
+
+/**
+ * Explains that a setting names an address and TCP port, which are not for services then. A setting
+ * with 0.0.0.0 or [::] names none.
+ */
+export function explainIngressAddress(
+  settings: IngressSettings,
+  address: string,
+  port: number,
+): string | undefined {
+  for (const key of ['ingressHttp', 'ingressHttps'] as const) {
+    const at = settings[key];
+    if (at?.port === port && isSameAddress(at.host, address))
+      return `${FLAGS[key]} ${at.host}:${at.port} serves HTTP routes there`;
+  }
+  return undefined;
+}
 
 /** Arguments of {@link createNodeIngress}. */
 export interface NodeIngressDeps {
@@ -44,7 +66,7 @@ export interface NodeIngressDeps {
  * @returns Undefined when the settings have no such address.
  */
 export function createNodeIngress(
-  settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
+  settings: IngressSettings & Pick<ProxySettings, 'nodeId'>,
   deps: NodeIngressDeps,
 ): NodeIngress | undefined {
   const { ingressHttp, ingressHttps } = settings;
@@ -68,7 +90,7 @@ export class NodeIngress {
   private isStopped = false;
 
   constructor(
-    private readonly settings: Pick<ProxySettings, 'nodeId' | 'ingressHttp' | 'ingressHttps'>,
+    private readonly settings: IngressSettings & Pick<ProxySettings, 'nodeId'>,
     private readonly deps: NodeIngressDeps,
   ) {
     const { proxy, copies, clock, random, meter, tracer } = deps;
@@ -91,11 +113,12 @@ export class NodeIngress {
     });
     const { ingressHttp, ingressHttps } = settings;
     this.listeners = [
-      ...this.listen('--ingress-http', ingressHttp, (server) => this.ingress.serveHttp(server)),
-      ...this.listen('--ingress-https', ingressHttps, (server) => this.ingress.serveHttps(server)),
+      ...this.listen(FLAGS.ingressHttp, ingressHttp, (server) => this.ingress.serveHttp(server)),
+      ...this.listen(FLAGS.ingressHttps, ingressHttps, (server) => this.ingress.serveHttps(server)),
     ];
     this.unsubscribe = proxy.onChange(({ routes, services, settings }) => {
       if (settings) this.machine.refresh();
+      if (services.size > 0) void this.updateListeners();
       const isFirst = !this.isComplete && proxy.status().complete;
       const isOther = routes.size > 0 || (services.size > 0 && proxy.view.routes.size > 0);
       if (this.isLoaded && (isFirst || isOther)) void this.setRoutes();
@@ -121,7 +144,7 @@ export class NodeIngress {
   /**
    * Listens, with the certificates that are stored on this node. An address that is taken or
    * forbidden is a problem, and tried again. Listeners for every address of the machine follow
-   * addresses that come and go.
+   * addresses that come and go, and leave external addresses to services with the same port.
    */
   async start(): Promise<void> {
     await this.certificates?.load();
@@ -175,7 +198,10 @@ export class NodeIngress {
   ): readonly IngressListener[] {
     if (at === undefined) return [];
     const { sockets, log, clock, random } = this.deps;
-    const machineAddresses = (): readonly string[] => this.machine.current;
+    const machineAddresses = (): readonly string[] => {
+      const external = listExternalAddresses(this.deps.proxy.view.services.values(), at.port);
+      return this.machine.current.filter((address) => !external.has(address));
+    };
     const options = { flag, at, serve, machineAddresses, sockets, log, clock, random };
     return [new IngressListener(options)];
   }

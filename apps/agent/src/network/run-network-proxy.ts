@@ -29,7 +29,7 @@ import { handOver, inherit, SUCCESSOR_FLAG, type Inheritance } from './handover.
 import { listHostAddresses, listLocalAddresses } from './host-addresses.js';
 import { ProcessSockets } from './listening-sockets.js';
 import { createMeshAddressSource } from './local-mesh-address.js';
-import { createNodeIngress, type NodeIngress } from './node-ingress.js';
+import { createNodeIngress, explainIngressAddress, type NodeIngress } from './node-ingress.js';
 import { prepareLockDirectory, readNamespaceName } from './lock-directory.js';
 import { explainHolder, NamespaceLock } from './namespace-lock.js';
 import { ProxyIdentityReader } from './proxy-identity.js';
@@ -155,6 +155,7 @@ class ProxyProcess implements ControlHandler {
       sockets: this.sockets,
       checkClients: { tcp: checkTcp, http: checkHttp, grpc: checkGrpc },
       listMachineAddresses: () => listHostAddresses(),
+      explainReserved: (address, port) => explainIngressAddress(settings, address, port),
       prepareRange: (cidr) => prepareVirtualRange(cidr, this.directory),
       mayListen: (signal) => this.lock.acquire(signal),
       snapshotFile: join(directory, SNAPSHOT_FILE),

@@ -52,7 +52,13 @@ export function acceptsAt(host: string, address: string): boolean {
   const own = withoutBrackets(host);
   if (own === '::' || net.isIP(own) === 0) return true;
   if (own === '0.0.0.0') return net.isIPv4(toPlain(address));
-  return toPlain(own) === toPlain(address);
+  return isSameAddress(own, address);
+}
+
+/** Returns true when `host` is an IP address, perhaps in brackets, and equal to another one. */
+export function isSameAddress(host: string, address: string): boolean {
+  const own = withoutBrackets(host);
+  return net.isIP(own) !== 0 && toPlain(own) === toPlain(address);
 }
 
 /** Returns true for a host that stands for every address. */

@@ -7,11 +7,12 @@ beforeEach(async () => void (cluster = await TestCluster.create()));
 afterEach(() => cluster.close());
 
 const ADDRESS = '192.0.2.60';
-const WEB = aService('web', '', {
-  type: ServiceSpec_Type.LOAD_BALANCER,
-  externalIps: [ADDRESS],
-  ports: [{ name: 'http', port: 80 }],
-});
+const aWeb = (ports: readonly number[]) =>
+  aService('web', '', {
+    ...{ type: ServiceSpec_Type.LOAD_BALANCER, externalIps: [ADDRESS] },
+    ports: ports.map((port) => ({ name: port === 80 ? 'http' : 'other', port })),
+  });
+const WEB = aWeb([80]);
 
 describe('external addresses of services', () => {
   it.each([
@@ -29,5 +30,22 @@ describe('external addresses of services', () => {
     state.code = undefined;
     await cluster.clock.advance(2 * ADDRESS_CHECK_MS);
     (await a.dial(ADDRESS, 80)).destroy();
+  });
+
+  it('are not served at a port that another server of the machine has', async () => {
+    const explainReserved = (address: string, at: number): string | undefined =>
+      address === ADDRESS && at === 80 ? 'the ingress has this address' : undefined;
+    const a = await cluster.addProxy('a', { explainReserved });
+    const port = await cluster.serve((socket) => socket.pipe(socket));
+    const ports = ['http', 'other'].map((name) => ({ name, ip: '127.0.0.1', port }));
+    const endpoint = anEndpoint('web', 'r1', 'a', port, { ports });
+    await cluster.update({ services: [aWeb([80, 81])], endpoints: [endpoint] });
+    await cluster.clock.advance(ADDRESS_CHECK_MS);
+    expect([a.isListening(ADDRESS, 80), a.isListening(ADDRESS, 81)]).toEqual([false, true]);
+    expect(a.proxy.status().problems).toEqual([
+      `cannot listen at tcp ${ADDRESS}:80: the ingress has this address; give service "default/web" another address or port`,
+    ]);
+    await cluster.update({ removedServices: ['default/web'] });
+    expect(a.proxy.status().problems).toEqual([]);
   });
 });

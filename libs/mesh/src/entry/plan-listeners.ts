@@ -20,6 +20,22 @@ export function listenerKey({ protocol, address, port }: PlannedListener): strin
   return `${protocol} ${address}:${port}`;
 }
 
+/** Returns the external addresses of services at one TCP port. */
+export function listExternalAddresses(
+  services: Iterable<NetworkServiceEntry>,
+  port: number,
+): ReadonlySet<string> {
+  const addresses = new Set<string>();
+  for (const { spec } of services) {
+    if (spec?.type !== ServiceSpec_Type.LOAD_BALANCER) continue;
+    const hasPort = spec.ports.some(
+      (each) => each.port === port && each.protocol !== Port_Protocol.UDP,
+    );
+    if (hasPort) for (const address of spec.externalIps) addresses.add(address);
+  }
+  return addresses;
+}
+
 /**
  * Returns the addresses at which a service is reached on this machine: its virtual address, node
  * ports at `nodePortAddresses`, and the external addresses of a LOAD_BALANCER service.

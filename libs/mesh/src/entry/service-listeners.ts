@@ -37,6 +37,8 @@ export interface ServiceListenersOptions {
   readonly sockets: ListeningSockets;
   /** Returns the addresses at which node ports listen. Call `updateNodePorts` after a change. */
   readonly nodePortAddresses: () => readonly string[];
+  /** As in `NetworkProxyOptions`. The answer for an address and port never changes. */
+  readonly explainReserved: (address: string, port: number) => string | undefined;
   /** Returns true when a client may use virtual addresses. */
   readonly mayUseVirtual: (clientAddress: string) => boolean;
 }
@@ -160,7 +162,9 @@ export class ServiceListeners {
   private async open(listener: Listener): Promise<void> {
     const { planned } = listener;
     const { address, port, protocol } = planned;
-    const { sockets, context } = this.options;
+    const { sockets, context, explainReserved } = this.options;
+    const reserved = protocol === 'tcp' ? explainReserved(address, port) : undefined;
+    if (reserved !== undefined) return this.refuse(listener, reserved);
     try {
       if (protocol === 'tcp') {
         const server = await sockets.listenTcp(address, port);
@@ -182,6 +186,14 @@ export class ServiceListeners {
         this.awaitAddress(listener);
       else this.retryLater(listener, errorMessageOf(reason));
     }
+  }
+
+  private refuse(listener: Listener, reserved: string): void {
+    const { serviceKey } = listener.planned;
+    listener.problem = `${reserved}; give service "${serviceKey}" another address or port`;
+    this.options.context.log.warn('an address of a service belongs to another server', {
+      ...{ address: listenerKey(listener.planned), service: serviceKey, reserved },
+    });
   }
 
   /** Other machines may have an external address, and this machine may get the address from them. */

@@ -144,6 +144,7 @@ class NodeNetworkProxy implements NetworkProxy {
     this.listeners = new ServiceListeners({
       ...{ context: this.context, sockets, mayUseVirtual },
       nodePortAddresses: () => this.machine.current,
+      explainReserved: options.explainReserved ?? (() => undefined),
     });
     this.range = new VirtualRange({
       prepare: options.prepareRange,

@@ -106,6 +106,7 @@ export class TestCluster {
       | 'checkClients'
       | 'isLocalClient'
       | 'listMachineAddresses'
+      | 'explainReserved'
       | 'tracer'
     > & {
         /** Error code of attempts to listen at an address; undefined: the proxy listens there. */
@@ -150,6 +151,7 @@ export class TestCluster {
       limits: rest.limits,
       isLocalClient: rest.isLocalClient,
       listMachineAddresses: rest.listMachineAddresses,
+      explainReserved: rest.explainReserved,
       ...definedFields({ identifyClient: rest.identifyClient, tracer: rest.tracer }),
     });
     if (isOffline) this.feeds.delete(nodeId);
