@@ -195,7 +195,7 @@ export interface NetworkProxyOptions extends ProxyNode {
    */
   readonly meshAddressSource?: MeshAddressSource | undefined;
   /**
-   * Lists the addresses of this machine at which node ports listen. Called every 5 s, because
+   * Lists the addresses of this machine at which node ports listen. Called every second, because
    * addresses come and go; may throw. Default: none.
    */
   readonly listMachineAddresses?: (() => readonly string[]) | undefined;

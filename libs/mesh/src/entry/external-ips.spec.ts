@@ -1,6 +1,7 @@
 import { ServiceSpec_Type } from '@cloudless/api';
 import { aService, anEndpoint, TestCluster } from '../testing/test-cluster.js';
 import { ADDRESS_CHECK_MS } from './machine-addresses.js';
+import { EXTERNAL_CHECK_MS } from './service-listeners.js';
 
 let cluster: TestCluster;
 beforeEach(async () => void (cluster = await TestCluster.create()));
@@ -28,8 +29,24 @@ describe('external addresses of services', () => {
     await cluster.clock.advance(ADDRESS_CHECK_MS);
     expect(a.proxy.status().problems).toEqual(problems);
     state.code = undefined;
-    await cluster.clock.advance(2 * ADDRESS_CHECK_MS);
+    await cluster.clock.advance(2 * EXTERNAL_CHECK_MS);
     (await a.dial(ADDRESS, 80)).destroy();
+  });
+
+  it('are served at the next look at the interfaces when the machine gets them', async () => {
+    let addresses = ['192.168.1.4'];
+    const a = await cluster.addProxy('a', {
+      listMachineAddresses: () => addresses,
+      refuseListening: (at) =>
+        at === ADDRESS && !addresses.includes(at) ? 'EADDRNOTAVAIL' : undefined,
+    });
+    const port = await cluster.serve((socket) => socket.pipe(socket));
+    await cluster.update({ services: [WEB], endpoints: [anEndpoint('web', 'r1', 'a', port)] });
+    addresses = [...addresses, ADDRESS];
+    await cluster.clock.advance(ADDRESS_CHECK_MS);
+    (await a.dial(ADDRESS, 80)).destroy();
+    await cluster.clock.advance(2 * EXTERNAL_CHECK_MS);
+    expect([a.isListening(ADDRESS, 80), a.proxy.status().problems]).toEqual([true, []]);
   });
 
   it('are not served at a port that another server of the machine has', async () => {

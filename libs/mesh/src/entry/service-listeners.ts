@@ -14,15 +14,22 @@ import { formatAddress } from '../stream/proxy-header.js';
 import { resetStream } from '../stream/splice.js';
 import { UdpEntry } from '../udp/udp-entry.js';
 import { DiallingClients } from './dialling-clients.js';
-import { ADDRESS_CHECK_MS } from './machine-addresses.js';
 import { listenerKey, planListeners, type PlannedListener } from './plan-listeners.js';
 import { TcpEntry } from './tcp-entry.js';
 
 /** Delay before an address that could not be listened at is tried again. */
 const RETRY: BackoffPolicy = { firstMs: 200, maxMs: 30_000, jitter: 0.2 };
 
+/**
+ * Delay before another attempt at an external address that the machine does not have, milliseconds.
+ * There may be thousands of such addresses, and not all are among those of the interfaces.
+ */
+export const EXTERNAL_CHECK_MS = 5_000;
+
 interface Listener {
   readonly planned: PlannedListener;
+  /** True while the machine does not have the external address. */
+  awaitsAddress: boolean;
   failures: number;
   problem?: string;
   tcp?: Server;
@@ -96,6 +103,12 @@ export class ServiceListeners {
   /** Opens and closes listeners after a change of the addresses of the machine. */
   updateNodePorts(): void {
     this.updateAll();
+    const addresses = new Set(this.options.nodePortAddresses());
+    for (const listener of this.listeners.values()) {
+      if (!listener.awaitsAddress || !addresses.has(listener.planned.address)) continue;
+      listener.retry?.cancel();
+      void this.open(listener);
+    }
   }
 
   /** Ends UDP sessions without datagrams. */
@@ -140,7 +153,7 @@ export class ServiceListeners {
         continue;
       }
       held.add(key);
-      const listener: Listener = { planned, failures: 0, isClosed: false };
+      const listener: Listener = { planned, awaitsAddress: false, failures: 0, isClosed: false };
       this.listeners.set(key, listener);
       void this.open(listener);
     }
@@ -163,6 +176,7 @@ export class ServiceListeners {
     const { planned } = listener;
     const { address, port, protocol } = planned;
     const { sockets, context, explainReserved } = this.options;
+    listener.awaitsAddress = false;
     const reserved = protocol === 'tcp' ? explainReserved(address, port) : undefined;
     if (reserved !== undefined) return this.refuse(listener, reserved);
     try {
@@ -200,8 +214,9 @@ export class ServiceListeners {
   private awaitAddress(listener: Listener): void {
     delete listener.problem;
     listener.failures = 0;
+    listener.awaitsAddress = true;
     listener.retry = this.options.context.clock.setTimer(
-      ADDRESS_CHECK_MS,
+      EXTERNAL_CHECK_MS,
       () => void this.open(listener),
     );
   }
