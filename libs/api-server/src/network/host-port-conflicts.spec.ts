@@ -25,6 +25,28 @@ const withNodePort = (nodePort: number, protocol = 0) => ({
 const createWeb = () => client.createService({ name: 'web', spec: withNodePort(NODE_PORT) });
 const REFUSED = `host port ${NODE_PORT} is the node port of service default/web; use another host port`;
 
+/**
+ * Completes `action` between the plan and the commit of the next change.
+ * @returns A function that returns the number of commits so far, without those of `action`.
+ */
+function beforeNextCommit(action: () => Promise<unknown>): () => number {
+  const { state } = bed;
+  const commit = state.commitObserved.bind(state);
+  let count = 0;
+  let isActing = false;
+  state.commitObserved = async (transaction) => {
+    if (isActing) return commit(transaction);
+    count += 1;
+    if (count === 1) {
+      isActing = true;
+      await action();
+      isActing = false;
+    }
+    return commit(transaction);
+  };
+  return () => count;
+}
+
 describe('host ports of workloads and node ports of services', () => {
   it.each([
     ['a host port', withHostPort(NODE_PORT)],
@@ -80,6 +102,34 @@ describe('host ports of workloads and node ports of services', () => {
       bed.client.createWorkload({ name: 'proxy', spec: withHostPort(NODE_PORT) }),
     ]);
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+  });
+
+  it.each([
+    { first: 'workload', then: 'service' },
+    { first: 'service', then: 'workload' },
+  ])(
+    'a $then does not get the port that a $first has got since the $then was checked',
+    async ({ first }) => {
+      const createProxy = () =>
+        bed.client.createWorkload({ name: 'proxy', spec: withHostPort(NODE_PORT) });
+      const [createFirst, createSecond, refusal] =
+        first === 'workload'
+          ? [createProxy, createWeb, 'is a host port of workload default/proxy']
+          : [createWeb, createProxy, REFUSED];
+      beforeNextCommit(createFirst);
+      await expect(createSecond()).rejects.toThrow(refusal);
+      expect([...bed.state.view().workloads()]).toHaveLength(first === 'workload' ? 1 : 0);
+      expect([...bed.state.view().services()]).toHaveLength(first === 'workload' ? 0 : 1);
+    },
+  );
+
+  it('a change of a service without a new node port does not wait for a new host port', async () => {
+    await createWeb();
+    const countCommits = beforeNextCommit(() =>
+      bed.client.createWorkload({ name: 'proxy', spec: withHostPort(NODE_PORT + 1) }),
+    );
+    await client.updateService({ name: 'web', labels: { tier: 'front' } });
+    expect(countCommits()).toBe(1);
   });
 
   it('the coordinator chooses no host port as a node port', async () => {

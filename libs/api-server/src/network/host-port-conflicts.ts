@@ -1,8 +1,16 @@
+import { create } from '@bufbuild/protobuf';
 import { listHostPorts, type WorkloadSpec } from '@cloudless/api';
-import type { WorkloadRecord } from '@cloudless/api/store';
+import { NodePortRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
 import { FIRST_NODE_PORT, LAST_NODE_PORT } from '@cloudless/network';
+
+/**
+ * Id of the guard among the records of node ports: each change that gives a workload a host port in
+ * the range of node ports rewrites the guard, and each change that gives a service a node port
+ * requires it.
+ */
+const HOST_PORT_GUARD = 'hostports';
 
 /** A change of the spec of a workload. */
 interface SpecChange {
@@ -29,7 +37,7 @@ export function checkHostPorts(view: ClusterView, change: SpecChange): void {
 
 /**
  * Makes the commit of a change conflict when a service gets one of the new host ports as a node port
- * meanwhile.
+ * meanwhile, and a change of a service that is planned meanwhile conflict with this commit.
  * @throws the error of {@link checkHostPorts}.
  */
 export function requireHostPorts(
@@ -38,7 +46,18 @@ export function requireHostPorts(
   change: SpecChange,
 ): void {
   checkHostPorts(view, change);
-  for (const id of listAddedPorts(change)) transaction.require('nodeport', id, 'absent');
+  const added = listAddedPorts(change);
+  if (added.length === 0) return;
+  for (const id of added) transaction.require('nodeport', id, 'absent');
+  transaction.put('nodeport', HOST_PORT_GUARD, create(NodePortRecordSchema));
+}
+
+/**
+ * Makes the commit of a change that gives a service a node port conflict when a workload gets a host
+ * port in the range of node ports meanwhile, which {@link findHostPortHolders} has not seen.
+ */
+export function requireHostPortHolders(view: ClusterView, transaction: Transaction): void {
+  transaction.require('nodeport', HOST_PORT_GUARD, view.nodePort(HOST_PORT_GUARD) ?? 'absent');
 }
 
 /**

@@ -11,7 +11,7 @@ import { CloudlessError } from '@cloudless/base';
 import { toNodePortId, type ClusterView, type Transaction } from '@cloudless/cluster-state';
 import { allocateAddress, allocateNodePort, type AssignedAddress } from '@cloudless/network';
 import type { ApiServerDeps } from '../ports.js';
-import { findHostPortHolders } from './host-port-conflicts.js';
+import { findHostPortHolders, requireHostPortHolders } from './host-port-conflicts.js';
 import { readNetwork, requireSameNetwork } from './network-settings.js';
 
 export type AddressDeps = Pick<ApiServerDeps, 'clock' | 'random'>;
@@ -70,7 +70,8 @@ export function putServiceAddress(
 
 /**
  * Sets the ports of nodes of a changed spec, in place, and adds their records to the transaction. A
- * port without a number keeps the number that the port of the same name and protocol had.
+ * port without a number keeps the number that the port of the same name and protocol had. The commit
+ * conflicts when another service, or a workload as a host port, has got a port meanwhile.
  * @param before - Undefined for a new service.
  * @throws kind `precondition` for a port of another service or a host port of a workload, `exhausted`
  *   when no port is free.
@@ -148,6 +149,7 @@ export function putNodePorts(
   for (const id of wanted) {
     if (held.has(id)) continue;
     chosen.add(id);
+    requireHostPortHolders(view, transaction);
     const record = create(NodePortRecordSchema, { serviceUid: owner.uid, service: owner.key });
     transaction.require('nodeport', id, 'absent').put('nodeport', id, record);
   }

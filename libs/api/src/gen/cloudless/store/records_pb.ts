@@ -2096,6 +2096,9 @@ export const ServiceAddressRecordSchema: GenMessage<ServiceAddressRecord> = /*@_
  * /nodeport/<protocol>/<port>, such as `/nodeport/tcp/30080`: a taken port of all nodes.
  * /nodeport/<protocol>/<address>/<port>, such as `/nodeport/tcp/203.0.113.9/443`: a taken port of an
  * external address.
+ * /nodeport/hostports: a guard without fields. Rewritten by every transaction that gives a workload a
+ * host port in the range of node ports. A transaction that gives a service a node port compares this
+ * record, so that it fails when a workload has got the port meanwhile.
  *
  * @generated from message cloudless.store.NodePortRecord
  */
