@@ -1,10 +1,12 @@
-// Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC: first on a coordinator
-// at rest after its first passes, then beside live agents, writers and watchers; 1 and 32 calls at
-// a time.
+// Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC or, with --connect, the
+// Connect protocol: first on a coordinator at rest after its first passes, then beside live agents,
+// writers and watchers; 1 and 32 calls at a time.
 import { join } from 'node:path';
+import { createConnectTransport } from '@connectrpc/connect-node';
 import {
   WatchNodesResponse_Kind,
   WatchWorkloadsResponse_Kind,
+  createCoordinatorClient,
   readErrorDetails,
 } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
@@ -12,7 +14,7 @@ import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { CHURN_NAMESPACE, Watchers, Writers, startAgents } from './api-load.js';
 import { fillStore, formatStoredNodeId, formatStoredWorkload } from './api-store.js';
-import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
+import { readCpuSeconds, readCpuTimes, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
@@ -26,6 +28,8 @@ const SIZE = {
 const CALLS = Number(numbers[1] ?? 200);
 /** Leaves out the part beside agents, writers and watchers. */
 const isQuietOnly = process.argv.includes('--quiet');
+/** Calls by the Connect protocol instead of gRPC. */
+const isConnect = process.argv.includes('--connect');
 /** Live agents beside the stored nodes, which have none. */
 const AGENTS = 50;
 /** Watches of the workloads that change, each on its own connection. */
@@ -91,7 +95,9 @@ const cluster = await RealCluster.start([], (directory) =>
   fillStore(join(directory, 'coordinator'), SIZE, random),
 );
 const { pid } = cluster.coordinatorProcess;
-const { client } = cluster;
+const client = isConnect
+  ? createCoordinatorClient(createConnectTransport({ baseUrl: cluster.url, httpVersion: '2' }))
+  : cluster.client;
 const pickName = (): string => formatStoredWorkload(Math.floor(random.next() * SIZE.workloads));
 const pickPageToken = (tokens: readonly string[]): string =>
   tokens[Math.floor(random.next() * tokens.length)] ?? '';
@@ -132,14 +138,19 @@ async function measureAll(concurrency: number, idleCpuShare: number) {
   for (const [name, call] of Object.entries(calls)) {
     const count = name === 'scrapeMetrics' ? CALLS / 10 : CALLS;
     await measureCalls(count / 3, concurrency, call); // warm up
-    const cpuBefore = readCpuSeconds(pid);
+    const before = readCpuTimes(pid);
+    const clientBefore = readCpuTimes(process.pid);
     const startedAt = systemClock.now();
     const { samples, refused } = await measureCalls(count, concurrency, call);
     const seconds = (systemClock.now() - startedAt) / 1_000;
-    const cpuSeconds = readCpuSeconds(pid) - cpuBefore - idleCpuShare * seconds;
+    const after = readCpuTimes(pid);
+    const clientAfter = readCpuTimes(process.pid);
+    const toMsPerCall = (cpuSeconds: number): number => round((cpuSeconds * 1_000) / count);
     results[name] = {
-      cpuMsPerCall: round((cpuSeconds * 1_000) / count),
-      subtractedCpuMsPerCall: round((idleCpuShare * seconds * 1_000) / count),
+      cpuMsPerCall: toMsPerCall(after.all - before.all - idleCpuShare * seconds),
+      subtractedCpuMsPerCall: toMsPerCall(idleCpuShare * seconds),
+      mainThreadCpuMsPerCall: toMsPerCall(after.mainThread - before.mainThread),
+      clientCpuMsPerCall: toMsPerCall(clientAfter.all - clientBefore.all),
       refused,
       wallMs: summarise(samples),
     };
@@ -269,9 +280,8 @@ try {
     agents: AGENTS,
     watchers: WATCHERS,
     seed: SEED,
-    transport:
-      'gRPC; calls on one connection, each watch on its own; client and server on the same machine',
-    cpu: 'CPU time of the coordinator; that of the coordinator at rest, or of the load alone, in the same time is subtracted, see subtractedCpuMsPerCall',
+    transport: `${isConnect ? 'Connect' : 'gRPC'} without TLS; calls on one connection, each watch on its own by gRPC; client and server are processes of the same machine`,
+    cpu: 'CPU time of the coordinator; that of the coordinator at rest, or of the load alone, in the same time is subtracted, see subtractedCpuMsPerCall. mainThreadCpuMsPerCall: its main thread alone, nothing subtracted. clientCpuMsPerCall: the process of the benchmark, which is the client, and in the part with load also the writer and the watches',
     quiet,
     loaded,
     violations: violations.texts,
