@@ -1,5 +1,3 @@
-import { importBundle } from './import-bundle.js';
-
 /**
  * File names, without extension, of the commands that only the agent itself starts; the files are
  * beside this module. A process reads only the code of its command: a restarted network proxy must
@@ -11,4 +9,5 @@ const OWN_BUNDLES: ReadonlyMap<string, string> = new Map([
 ]);
 
 const name = OWN_BUNDLES.get(process.argv[2] ?? '') ?? 'agent-command';
-await importBundle(name);
+const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'mjs';
+await import(new URL(`./${name}.${extension}`, import.meta.url).href);
