@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
+import { StreamLogsRequestSchema } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import { formatWorkloadName } from '../names.js';
@@ -8,6 +8,7 @@ import { toOneLine } from '../output/table.js';
 import { formatPromoteHint } from '../views/rollout-hints.js';
 import type { CliSession } from '../call/cli-session.js';
 import { formatFailure } from '../views/rollout-view.js';
+import { findSuspect } from './find-suspect.js';
 import { judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';
 import { drawBar, drawResult, drawTitle } from './picture.js';
@@ -188,28 +189,13 @@ export async function withFailureDetails(
   const recorded = workload.status?.rollout?.failure;
   const lines = recorded === undefined ? [] : [...formatFailure(recorded)];
   if (recorded === undefined || recorded.lastLines.length === 0) {
-    const replicaId = recorded?.replicaId || findSuspect(workload);
+    const replicaId = recorded?.replicaId || (await findSuspect(session, workload));
     lines.push(...(await readLastLogLines(session, replicaId)));
   }
   if (lines.length === 0) return failure;
   return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), {
     cause: failure,
   });
-}
-
-/**
- * Returns the id of the replica whose log most likely explains a failure; empty when no replica is
- * on a node.
- */
-function findSuspect({ status }: Workload): string {
-  const suspects = (status?.replicas ?? []).filter(
-    (replica) => replica.version === status?.version && !replica.ready,
-  );
-  const suspect =
-    suspects.find(({ phase }) => phase === ReplicaStatus_Phase.FAILED) ??
-    suspects.find(({ restarts }) => restarts > 0) ??
-    suspects[0];
-  return suspect === undefined || suspect.nodeId === '' ? '' : suspect.id;
 }
 
 /** Returns the last log lines of a replica with a title; empty when the log cannot be read. */
