@@ -3,6 +3,7 @@ export { definedFields, type DefinedFields } from './defined-fields.js';
 export { unmapIpv4 } from './unmap-ipv4.js';
 export { quoteForShell } from './quote-for-shell.js';
 export { findFirst } from './find-first.js';
+export { isPathWithin } from './is-path-within.js';
 export {
   CloudlessError,
   InvalidInputError,

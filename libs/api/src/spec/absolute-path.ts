@@ -12,8 +12,3 @@ export function findPathProblem(text: string): string | undefined {
     ? undefined
     : `must be written as "${normalized}", without ".", ".." and needless slashes`;
 }
-
-/** Returns true when a path is `directory` or below `directory`. Both must be normalized. */
-export function isWithin(path: string, directory: string): boolean {
-  return path === directory || path.startsWith(`${directory}/`);
-}

@@ -169,11 +169,16 @@ describe('listRequiredCapabilities', () => {
         volumes: [
           { source: { case: 'named', value: {} } },
           { source: { case: 'emptyDir', value: {} } },
-          { source: { case: 'hostPath', value: {} } },
+          { source: { case: 'hostPath', value: { path: '/srv/b' } } },
+          { source: { case: 'hostPath', value: { path: '/srv/a' } } },
+          { source: { case: 'hostPath', value: { path: '/srv/b' } } },
           { source: { case: 'emptyDir', value: {} } },
         ],
       },
-      needs: ['runtime.cri', 'volumes.emptydir', 'volumes.hostpath', 'volumes.named'],
+      needs: [
+        ...['runtime.cri', 'host-path./srv/a', 'host-path./srv/b'],
+        ...['volumes.emptydir', 'volumes.hostpath', 'volumes.named'],
+      ],
     },
     {
       name: 'an empty security context',

@@ -24,6 +24,12 @@ const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>
 };
 
 /**
+ * Start of the capability that names a host path: `host-path./srv/data`. A node offers all paths
+ * below the directories that its agent allows; see the scheduler.
+ */
+const HOST_PATH_CAPABILITY = 'host-path.';
+
+/**
  * Returns the capabilities that a node needs to run replicas of a template. The scheduler places a
  * replica only on a node with all of them. Plain names are abilities of container runtimes. When a
  * process needs an ability that no process runtime has, the name is `process.<name>`; when a
@@ -109,7 +115,11 @@ function listVolumeCapabilities({ volumes }: WorkloadSpec): readonly string[] {
   const kinds = volumes.flatMap(({ source }) => {
     if (source.case === undefined) return [];
     const isInMemory = source.case === 'emptyDir' && source.value.medium === Medium.MEMORY;
-    return [VOLUME_CAPABILITIES[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
+    return [
+      VOLUME_CAPABILITIES[source.case],
+      ...(isInMemory ? ['volumes.memory'] : []),
+      ...(source.case === 'hostPath' ? [`${HOST_PATH_CAPABILITY}${source.value.path}`] : []),
+    ];
   });
   return [...new Set(kinds)].sort();
 }

@@ -1,6 +1,6 @@
-import type { Violation } from '@cloudless/base';
+import { isPathWithin, type Violation } from '@cloudless/base';
 import { Reload_Mode as ReloadMode, type FileKey, type Reload, type WorkloadSpec } from '../gen.js';
-import { findPathProblem, isWithin } from './absolute-path.js';
+import { findPathProblem } from './absolute-path.js';
 
 /** Capability of nodes that deliver secrets and configs to their replicas. */
 export const FILES_CAPABILITY = 'files.secrets';
@@ -151,7 +151,8 @@ function* validateMountPath(
   if (!isContainer || !hasFiles(ref)) return;
   const resolved = mountPath === '' ? `${directory}/${ref.name}` : mountPath;
   const other = [...directories].find(
-    ([known]) => known === resolved || isWithin(known, resolved) || isWithin(resolved, known),
+    ([known]) =>
+      known === resolved || isPathWithin(known, resolved) || isPathWithin(resolved, known),
   );
   if (other !== undefined && (other[0] === resolved || !other[1].startsWith('spec.volumes')))
     yield { field, message: `${resolved} overlaps ${other[0]} of ${other[1]}; use another one` };

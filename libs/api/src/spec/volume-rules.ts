@@ -1,6 +1,6 @@
-import type { Violation } from '@cloudless/base';
+import { isPathWithin, type Violation } from '@cloudless/base';
 import type { Volume, WorkloadSpec } from '../gen.js';
-import { findPathProblem, isWithin } from './absolute-path.js';
+import { findPathProblem } from './absolute-path.js';
 import {
   requestsIdentity,
   WORKLOAD_IDENTITY_PATH,
@@ -44,7 +44,7 @@ export function* validateVolumes(spec: WorkloadSpec): Generator<Violation> {
     if (
       problem === undefined &&
       requestsIdentity(spec) &&
-      isWithin(volume.mountPath, WORKLOAD_IDENTITY_PATH)
+      isPathWithin(volume.mountPath, WORKLOAD_IDENTITY_PATH)
     ) {
       yield {
         field: `${field}.mount_path`,
@@ -66,7 +66,7 @@ function findMountPathProblem(path: string): string | undefined {
   const problem = findPathProblem(path);
   if (problem !== undefined) return problem;
   const isReserved =
-    RESERVED_PATHS.includes(path) || RESERVED_TREES.some((tree) => isWithin(path, tree));
+    RESERVED_PATHS.includes(path) || RESERVED_TREES.some((tree) => isPathWithin(path, tree));
   if (isReserved) return 'is reserved for the container runtime; choose another directory';
   return undefined;
 }

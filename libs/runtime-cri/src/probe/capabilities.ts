@@ -2,6 +2,7 @@ import { EGRESS_CAPABILITY, SIGNAL_CAPABILITY } from '@cloudless/runtime';
 import type { StatusResponse } from '../gen/runtime/v1/api_pb.js';
 import { SAFE_SYSCTLS } from '../containers/config/sysctls.js';
 import type { MachineFeatures } from '../system/machine-features.js';
+import { normalizePath } from '../volumes/mount-paths.js';
 
 /** Permissions that the operator of this machine gives to containers. */
 export interface Permissions {
@@ -49,6 +50,7 @@ export function toCapabilities(
     packetFilter,
     signals,
     hasSysctl,
+    resolvePath,
     platform,
   }: MachineFeatures,
   {
@@ -68,6 +70,7 @@ export function toCapabilities(
     ...(signals ? [SIGNAL_CAPABILITY] : []),
     ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
     ...(allowedHostPaths.length > 0 ? ['volumes.hostpath'] : []),
+    ...listDirectories(allowedHostPaths, resolvePath).map((path) => `host-path.${path}`),
     ...(allowPrivileged ? ['security.privileged'] : []),
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),
     ...(selinux && config.enableSelinux ? ['security.selinux'] : []),
@@ -78,6 +81,18 @@ export function toCapabilities(
     `platform.${platform}`,
     ...listRuntimeClasses(status, config).map((name) => `runtime-class.${name}`),
   ].sort();
+}
+
+/**
+ * Lists directories, normalized and in alphabetical order. For a directory that is reached through a
+ * link, the place that the link leads to is listed too.
+ */
+function listDirectories(
+  paths: readonly string[],
+  resolvePath: MachineFeatures['resolvePath'],
+): readonly string[] {
+  const directories = paths.map(normalizePath);
+  return [...new Set(directories.flatMap((path) => [path, resolvePath(path) ?? path]))].sort();
 }
 
 /** The relevant part of the configuration of a runtime. */

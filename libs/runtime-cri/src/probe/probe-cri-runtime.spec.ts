@@ -106,6 +106,7 @@ describe('toCapabilities', () => {
     packetFilter: true,
     signals: false,
     hasSysctl: () => false,
+    resolvePath: (path: string) => path,
     platform: 'linux/amd64',
   };
   const none = {
@@ -117,6 +118,7 @@ describe('toCapabilities', () => {
     packetFilter: false,
     signals: false,
     hasSysctl: () => false,
+    resolvePath: (path: string) => path,
     platform: 'linux/amd64',
   };
   const plain = [
@@ -189,11 +191,21 @@ describe('toCapabilities', () => {
   it('includes privileged containers and host paths only when the operator allows them', () => {
     const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };
     expect(toCapabilities(config({}), none, permissions)).toEqual(
-      [...plain, 'security.privileged', 'volumes.hostpath'].sort(),
+      [...plain, 'security.privileged', 'volumes.hostpath', 'host-path./srv'].sort(),
     );
     expect(
       toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false }),
     ).toEqual(plain);
+  });
+
+  it('names each directory that containers may mount, and where a link to the directory leads', () => {
+    const resolvePath = (path: string) => (path === '/data' ? '/mnt/disk1' : undefined);
+    const permissions = { allowedHostPaths: ['/srv/', '/data', '/mnt/disk1'] };
+    expect(
+      toCapabilities(config({}), { ...none, resolvePath }, permissions).filter((name) =>
+        name.startsWith('host-path.'),
+      ),
+    ).toEqual(['host-path./data', 'host-path./mnt/disk1', 'host-path./srv']);
   });
 
   it('includes ulimits only when the runtime is containerd', () => {
@@ -255,7 +267,13 @@ describe('readMachineFeatures', () => {
     writeFileSync(path.join(root, file), text);
   };
   const read = (): object => {
-    const { controllers, hasSysctl: _, platform, ...rest } = readMachineFeatures(root);
+    const {
+      controllers,
+      hasSysctl: _,
+      resolvePath: __,
+      platform,
+      ...rest
+    } = readMachineFeatures(root);
     expect(platform).toMatch(/^linux\//);
     return { ...rest, controllers: [...controllers] };
   };

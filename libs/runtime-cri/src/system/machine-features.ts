@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 
 /** Features of this machine that matter for containers. */
@@ -25,6 +25,8 @@ export interface MachineFeatures {
   readonly signals: boolean;
   /** Returns true when the kernel has a parameter of this name, such as `kernel.sem`. */
   readonly hasSysctl: (name: string) => boolean;
+  /** Returns a path with all symbolic links resolved; undefined when the path does not exist. */
+  readonly resolvePath: (path: string) => string | undefined;
   /** Operating system and processor as images name them: `linux/amd64`. */
   readonly platform: string;
 }
@@ -73,6 +75,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
       CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`))),
     ),
     hasSysctl: (name) => existsSync(at(`proc/sys/${name.replaceAll('.', '/')}`)),
+    resolvePath: resolveRealPath,
     platform: `linux/${PROCESSORS[process.arch] ?? process.arch}`,
     memoryMounts:
       (privileges & SYS_ADMIN) !== 0n &&
@@ -93,6 +96,14 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
  */
 function parseEffectiveCapabilities(status: string): bigint {
   return BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
+}
+
+function resolveRealPath(name: string): string | undefined {
+  try {
+    return realpathSync(name);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Reads a file; empty when the file cannot be read. */

@@ -1,6 +1,5 @@
 import { realpath } from 'node:fs/promises';
-import { CloudlessError } from '@cloudless/base';
-import { isWithin } from './mount-paths.js';
+import { CloudlessError, isPathWithin } from '@cloudless/base';
 import { findMountsWithin } from './mount-table.js';
 
 /** Paths of the machine that containers may or may not mount. */
@@ -53,7 +52,7 @@ export async function resolveHostPath(
   const shown = real === path ? path : `${path} is a link to ${real}, which`;
   for (const guarded of [...RUNTIME_PATHS, ...rules.guarded]) {
     const guardedPath = (await resolveRealPath(guarded)) ?? guarded;
-    if (isWithin(guardedPath, real) || isWithin(real, guardedPath))
+    if (isPathWithin(guardedPath, real) || isPathWithin(real, guardedPath))
       throw createError(
         `${shown} cannot be mounted in containers, because it would expose ${guardedPath}`,
       );
@@ -61,7 +60,7 @@ export async function resolveHostPath(
   const allowed = await Promise.all(
     rules.allowed.map(async (directory) => (await resolveRealPath(directory)) ?? directory),
   );
-  if (!allowed.some((directory) => isWithin(real, directory))) {
+  if (!allowed.some((directory) => isPathWithin(real, directory))) {
     throw createError(
       `${shown} is not below ${rules.allowed.join(' or ')}: allow it with --allow-host-path of this node's agent, or use another path`,
     );

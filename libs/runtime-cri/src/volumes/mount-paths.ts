@@ -1,5 +1,5 @@
 import { posix } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, isPathWithin } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import type { Mount } from '../gen/runtime/v1/api_pb.js';
 
@@ -63,7 +63,7 @@ export function checkMountPaths({
     }
     if (
       RESERVED_PATHS.includes(normalized) ||
-      RESERVED_TREES.some((tree) => isWithin(normalized, tree))
+      RESERVED_TREES.some((tree) => isPathWithin(normalized, tree))
     ) {
       throw createError(`nothing can be mounted at ${normalized}`);
     }
@@ -80,11 +80,6 @@ export function sortForMounting(volumes: readonly VolumeRequest[]): readonly Vol
   return volumes
     .map((volume) => ({ ...volume, mountPath: normalizePath(volume.mountPath) }))
     .sort((a, b) => a.mountPath.split('/').length - b.mountPath.split('/').length);
-}
-
-/** Returns true when a path is the directory or below the directory. Both must be normalized. */
-export function isWithin(path: string, directory: string): boolean {
-  return directory === '/' || path === directory || path.startsWith(`${directory}/`);
 }
 
 /** Normalizes an absolute path: without `.`, `..`, repeated slashes and a trailing slash. */

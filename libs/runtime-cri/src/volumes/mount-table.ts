@@ -1,5 +1,5 @@
 import { readFileSync, realpathSync } from 'node:fs';
-import { isWithin } from './mount-paths.js';
+import { isPathWithin } from '@cloudless/base';
 
 /** One line of the mount table of a process. */
 interface TableMount {
@@ -46,7 +46,7 @@ export function parseMemoryMounts(table: string): readonly TableMount[] {
 
 function filterWithin(directory: string, mounts: readonly TableMount[]): readonly string[] {
   const real = resolvePath(directory);
-  return mounts.map(({ mountPoint }) => mountPoint).filter((path) => isWithin(path, real));
+  return mounts.map(({ mountPoint }) => mountPoint).filter((path) => isPathWithin(path, real));
 }
 
 /**

@@ -1,14 +1,20 @@
 import { existsSync } from 'node:fs';
 import { chmod, chown, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
-import { CloudlessError, definedFields, errorCodeOf, errorMessageOf } from '@cloudless/base';
+import {
+  CloudlessError,
+  definedFields,
+  errorCodeOf,
+  errorMessageOf,
+  isPathWithin,
+} from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/app-kit';
 import { toVolumeGroup } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
 import { makeDirectoriesBelow } from './make-directories-below.js';
 import { mountMemory, unmountMemory } from './memory-mounts.js';
-import { sortForMounting, isWithin, SHARED_MEMORY, type ContainerMount } from './mount-paths.js';
+import { sortForMounting, SHARED_MEMORY, type ContainerMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';
 
 /**
@@ -224,8 +230,8 @@ export class VolumeStore {
     for (const [index, { containerPath }] of mounts.entries()) {
       const outer = mounts
         .slice(0, index)
-        .findLast((mount) => isWithin(containerPath, mount.containerPath));
-      if (outer === undefined || !outer.readonly || !isWithin(outer.hostPath, this.directory))
+        .findLast((mount) => isPathWithin(containerPath, mount.containerPath));
+      if (outer === undefined || !outer.readonly || !isPathWithin(outer.hostPath, this.directory))
         continue;
       await makeDirectoriesBelow(
         outer.hostPath,

@@ -1,3 +1,5 @@
+import { parseHostPath } from '../input/node.js';
+
 /**
  * Words for capabilities that users know under another name, after "no" or "cannot". Every other
  * capability is named as such.
@@ -23,8 +25,17 @@ const MISSING: Readonly<Record<string, string>> = {
     'cannot give replicas an identity (capability identity.workload: needs TLS, a container runtime and --deny-processes)',
 };
 
-/** Describes in words that a node lacks a capability: `no container runtime`. */
-export function describeMissingCapability(capability: string): string {
+/**
+ * Describes in words that a node lacks a capability: `no container runtime`.
+ * @param hostPaths - The directories that containers on the node may mount.
+ */
+export function describeMissingCapability(
+  capability: string,
+  hostPaths: readonly string[],
+): string {
+  const path = parseHostPath(capability);
+  if (path !== undefined)
+    return `does not allow the host path ${path}, only paths in ${hostPaths.join(' or ')} (--allow-host-path of its agent)`;
   return MISSING[capability] ?? `lacks the capability ${capability}`;
 }
 

@@ -133,6 +133,32 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'no container runtime',
     },
     {
+      name: 'accepts a node that allows a directory above the host path',
+      node: { capabilities: ['volumes.hostpath', 'host-path./opt', 'host-path./srv'] },
+      request: { capabilities: ['volumes.hostpath', 'host-path./srv/data'] },
+    },
+    {
+      name: 'excludes a node that allows other host paths',
+      node: { capabilities: ['volumes.hostpath', 'host-path./srv', 'host-path./opt'] },
+      request: { capabilities: ['volumes.hostpath', 'host-path./srv2'] },
+      refused:
+        'does not allow the host path /srv2, only paths in /opt or /srv (--allow-host-path of its agent)',
+      detail:
+        'does not allow the host path /srv2, only paths in /opt or /srv (--allow-host-path of its agent)',
+    },
+    {
+      name: 'excludes a node that allows no host path with one reason',
+      node: { capabilities: [] },
+      request: { capabilities: ['volumes.hostpath', 'host-path./srv'] },
+      refused: 'cannot mount host paths',
+      detail: 'cannot mount host paths',
+    },
+    {
+      name: 'accepts a node of an earlier version, which does not say which host paths it allows',
+      node: { capabilities: ['volumes.hostpath'] },
+      request: { capabilities: ['volumes.hostpath', 'host-path./srv'] },
+    },
+    {
       name: 'excludes a node with a suspended capability that the request needs',
       node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
       request: { capabilities: ['runtime.cri'] },

@@ -1,5 +1,5 @@
 import { describeRequirements, matchesAll } from '../input/labels.js';
-import { AVAILABILITY_ORDER, describeDomain } from '../input/node.js';
+import { AVAILABILITY_ORDER, describeDomain, hasCapability } from '../input/node.js';
 import type { NodeTerm } from '../input/request.js';
 import { describeTaint, isTolerated } from '../input/taints.js';
 import { smallest } from '../order.js';
@@ -56,8 +56,8 @@ const NO_FAILURES: readonly Failure[] = [];
 export const capabilities: NodeFilter = createFilter({
   filter: 'capability',
   listDetails: ({ node }, { request }) =>
-    request.capabilities.filter((capability) => !node.capabilities.has(capability)),
-  explain: describeMissingCapability,
+    request.capabilities.filter((capability) => !hasCapability(node, capability)),
+  explain: (capability, { node }) => describeMissingCapability(capability, node.hostPaths),
   isLasting: true,
 });
 

@@ -1,4 +1,4 @@
-import type { NodeId } from '@cloudless/base';
+import { isPathWithin, type NodeId } from '@cloudless/base';
 import { compareText } from '../order.js';
 import { toLabelMap, type LabelMap, type Labels } from './labels.js';
 import { Problems } from './problems.js';
@@ -92,6 +92,8 @@ export const AVAILABILITY_ORDER = [
   'quarantined',
 ] as const satisfies readonly (keyof NodeAvailability)[];
 
+const HOST_PATH_CAPABILITY = 'host-path.';
+
 /** Largest number of replicas of a node without `maxReplicas`: the default of Kubernetes. */
 export const DEFAULT_MAX_REPLICAS = 110;
 
@@ -105,6 +107,11 @@ export interface IndexedNode {
   /** Sorted by their text form. */
   readonly taints: readonly Taint[];
   readonly capabilities: ReadonlySet<string>;
+  /**
+   * Directories of the machine that containers may mount, with all their content. Empty for a node
+   * whose agent names none: `volumes.hostpath` then stands for every path.
+   */
+  readonly hostPaths: readonly string[];
   readonly suspendedCapabilities: ReadonlySet<string>;
   readonly capacity: Resources;
   readonly systemReserved: Resources;
@@ -136,6 +143,7 @@ export function indexNode(node: SchedulerNode): IndexedNode {
       compareText(describeTaint(a), describeTaint(b)),
     ),
     capabilities: new Set(node.capabilities),
+    hostPaths: (node.capabilities ?? []).flatMap((name) => parseHostPath(name) ?? []).sort(),
     suspendedCapabilities: new Set(node.suspendedCapabilities),
     capacity,
     systemReserved,
@@ -150,6 +158,27 @@ export function indexNode(node: SchedulerNode): IndexedNode {
     reliability: node.reliability ?? 1,
     unavailable: AVAILABILITY_ORDER.find((condition) => node.availability?.[condition] === true),
   };
+}
+
+/** Returns the path in a capability such as `host-path./srv`; undefined for other capabilities. */
+export function parseHostPath(capability: string): string | undefined {
+  return capability.startsWith(HOST_PATH_CAPABILITY)
+    ? capability.slice(HOST_PATH_CAPABILITY.length)
+    : undefined;
+}
+
+/**
+ * Returns true when a node has a capability. A node has `host-path.<path>` when the path is in a
+ * directory that its agent allows. A node without any host paths lacks only `volumes.hostpath`.
+ */
+export function hasCapability(
+  { capabilities, hostPaths }: Pick<IndexedNode, 'capabilities' | 'hostPaths'>,
+  capability: string,
+): boolean {
+  if (capabilities.has(capability)) return true;
+  const path = parseHostPath(capability);
+  if (path === undefined) return false;
+  return hostPaths.length === 0 || hostPaths.some((directory) => isPathWithin(path, directory));
 }
 
 /**
