@@ -455,6 +455,7 @@ describe('SessionClient', () => {
       { status: false },
       { status: false },
       { status: false },
+      { status: false },
     ]);
   });
 
