@@ -11,7 +11,7 @@ export {
   validateVoluntaryStop,
 } from './steps/limits.js';
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './steps/limits.js';
-export { predictRollout } from './prediction/predict-rollout.js';
+export { predictFirstDecision, predictRollout } from './prediction/predict-rollout.js';
 export type {
   RolloutPrediction,
   PredictedStep,

@@ -5,6 +5,7 @@ import {
   type CanaryStep,
   type RolloutSettings,
   type RolloutState,
+  type WaitReason,
 } from '@cloudless/rollout';
 
 /**
@@ -41,4 +42,21 @@ export function describeStepWait({ wait, gate }: CanaryStep): string {
   else if (wait.ms > 0) parts.push(`wait ${formatDuration(wait.ms)}`);
   if (gate !== undefined) parts.push(`gate ${formatGate(gate)} is assumed to pass`);
   return parts.join('; ');
+}
+
+/**
+ * Returns the text of a wait that ends by time alone, with the full time, even when a part of the time
+ * has passed already; undefined for any other wait, and empty for a step that passes at once.
+ */
+export function describeTimedWait(
+  { canarySteps, pauseMs }: RolloutSettings,
+  { stepsDone, stepReachedAtMs, fromVersion }: RolloutState,
+  waitKind: WaitReason['kind'] | undefined,
+): string | undefined {
+  const canaryStep = canarySteps[stepsDone];
+  if (stepReachedAtMs !== undefined && canaryStep !== undefined && canaryStep.wait !== 'promotion')
+    return describeStepWait(canaryStep);
+  return waitKind === 'kept'
+    ? `keep version ${fromVersion} for ${formatDuration(pauseMs)}`
+    : undefined;
 }

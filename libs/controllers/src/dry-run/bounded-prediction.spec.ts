@@ -3,7 +3,8 @@ import { TestBed, aSpec } from '../testing/test-bed.js';
 import { DryRunCluster } from './dry-run-cluster.js';
 import { PlacementBudget } from './placement-budget.js';
 import { putPredictedWorkload } from './predicted-workload.js';
-import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
+import type { DryRunResult } from './dry-run-result.js';
+import { simulateRollout } from './simulate-rollout.js';
 
 interface SpecInit {
   readonly replicas?: number;

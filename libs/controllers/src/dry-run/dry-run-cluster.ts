@@ -191,7 +191,7 @@ export class DryRunCluster {
 
   /** Returns all replicas of a workload, including ended and lost replicas. */
   replicasOf(uid: string): readonly ReplicaRecord[] {
-    return this.replicas.get(uid) ?? [...this.base.replicasOf(uid)].map(({ value }) => value);
+    return this.replicas.get(uid) ?? Array.from(this.base.replicasOf(uid), ({ value }) => value);
   }
 
   /**
@@ -316,6 +316,11 @@ export class DryRunCluster {
       [...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]),
     );
     this.replicas.set(uid, [...byId.values()]);
+  }
+
+  /** Replaces the list of all replicas of a workload. Reserves and releases nothing. */
+  setReplicas(uid: string, replicas: readonly ReplicaRecord[]): void {
+    this.replicas.set(uid, replicas);
   }
 
   /**

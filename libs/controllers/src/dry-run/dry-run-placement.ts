@@ -33,16 +33,15 @@ export class DryRunPlacement {
   /** Ids of the replicas that no node fitted before the change. */
   private readonly waitedBefore: ReadonlySet<string>;
 
-  /** @param cluster - With the replicas of the workload as before the change. */
+  /** @param replicas - The simulated replicas of the workload as before the change. */
   constructor(
     private readonly cluster: DryRunCluster,
     private readonly workload: WorkloadRecord,
+    replicas: readonly ReplicaRecord[],
   ) {
     // A replica without a reason has not been refused yet.
     this.waitedBefore = new Set(
-      cluster
-        .replicasOf(workload.uid)
-        .flatMap(({ id, nodeId, reason }) => (nodeId === '' && reason !== '' ? [id] : [])),
+      replicas.flatMap(({ id, nodeId, reason }) => (nodeId === '' && reason !== '' ? [id] : [])),
     );
   }
 
@@ -101,6 +100,17 @@ export class DryRunPlacement {
     if (this.refusedRequest === undefined || !this.cluster.budget.consumeSuggestion()) return '';
     const suggestion = this.cluster.schedulerModel.suggest(this.refusedRequest);
     return suggestion === undefined ? '' : describeSuggestion(suggestion);
+  }
+
+  /**
+   * Returns true when a node fits a replica of a version now, or preemption may make room. Changes
+   * nothing. Unknown without budget for a decision: then false.
+   */
+  isPlaceable(version: number): boolean {
+    const request = this.createRequest(version);
+    if ((request.priority ?? 0) > HIGHEST_PRIORITY_WITHOUT_PREEMPTION) return true;
+    if (!this.cluster.budget.consumeDecision()) return false;
+    return this.cluster.schedulerModel.place(request, 1)[0]?.placed === true;
   }
 
   private createRequest(version: number): PlacementRequest {

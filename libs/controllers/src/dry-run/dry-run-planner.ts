@@ -31,7 +31,8 @@ import {
   warnMoveWait,
   warnSuperseded,
 } from './plan-warnings.js';
-import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
+import type { DryRunResult } from './dry-run-result.js';
+import { simulateRollout } from './simulate-rollout.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
 import { PlacementBudget } from './placement-budget.js';
 import { putPredictedWorkload } from './predicted-workload.js';

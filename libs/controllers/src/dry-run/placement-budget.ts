@@ -12,6 +12,12 @@ const MAX_NODE_EVALUATIONS = 20_000;
  */
 const MAX_NEW_REPLICAS = 20_000;
 
+/**
+ * Number of existing replicas up to which a prediction simulates every replica of a workload: more
+ * than a plan shows. Most replicas of a larger workload are only counted.
+ */
+const MAX_SIMULATED = 2_000;
+
 /** Limits of a {@link PlacementBudget}, in node evaluations. */
 export interface PlacementLimits {
   /** Most evaluations between two calls of `beginSlice`. */
@@ -20,6 +26,8 @@ export interface PlacementLimits {
   readonly total: number;
   /** Most new replicas between two calls of `beginSlice`. Default: 20,000. */
   readonly newReplicas?: number;
+  /** See {@link PlacementBudget.maxSimulated}. Default: 2,000. */
+  readonly simulated?: number;
 }
 
 const PLAN_LIMITS: PlacementLimits = {
@@ -51,6 +59,11 @@ export class PlacementBudget {
   /** Node evaluations so far, in all slices. */
   get evaluations(): number {
     return this.evaluatedNodes;
+  }
+
+  /** Number of existing replicas of a workload up to which all are simulated one by one. */
+  get maxSimulated(): number {
+    return this.limits.simulated ?? MAX_SIMULATED;
   }
 
   /** Begins a slice, in which decisions are possible again unless the total is reached. */

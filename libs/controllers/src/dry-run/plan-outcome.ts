@@ -20,6 +20,8 @@ export interface PredictedEnd {
   readonly omitted?: number;
   /** Number of those that are assumed to become ready. Default: 0. */
   readonly assumedReady?: number;
+  /** How many of {@link RolloutObserved.alsoAvailable} run the wanted version. Default: 0. */
+  readonly alsoUpdated?: number;
 }
 
 /**
@@ -27,14 +29,15 @@ export interface PredictedEnd {
  * at 7 of 9 until a node fits, and fails after 10m without progress`.
  */
 export function describeOutcome(end: PredictedEnd): PlanOutcome {
-  const { observed, state, unplaced, stuckReason, omitted = 0, assumedReady = 0 } = end;
+  const { observed, state, unplaced, stuckReason } = end;
+  const { omitted = 0, assumedReady = 0, alsoUpdated = 0 } = end;
   const { version, replicas } = observed;
   const desired = observed.want + omitted;
   const ready = countServing(observed) + assumedReady;
   const updatedReplicas = replicas.filter(
     (replica) => replica.version === version && replica.available && !replica.lost,
   );
-  const updated = updatedReplicas.length + assumedReady;
+  const updated = updatedReplicas.length + alsoUpdated + assumedReady;
   const counts = { ready, updated, desired };
   if (unplaced === 0 && stuckReason === undefined)
     return create(PlanOutcomeSchema, { kind: Kind.COMPLETES, ...counts });
@@ -69,7 +72,10 @@ function describeDeadline({ state, settings }: PredictedEnd): string {
  * @param activeVersion - Version that serves under blue/green. Default: the active version.
  */
 export function countServing(observed: RolloutObserved, activeVersion?: number): number {
-  return observed.replicas.filter((replica) => isServing(observed, replica, activeVersion)).length;
+  let serving = observed.alsoAvailable ?? 0;
+  for (const replica of observed.replicas)
+    if (isServing(observed, replica, activeVersion)) serving += 1;
+  return serving;
 }
 
 function isServing(

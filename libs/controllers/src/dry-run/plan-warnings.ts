@@ -11,7 +11,7 @@ import {
 import type { ControlRecord } from '@cloudless/api/store';
 import { formatReplicaCount } from '@cloudless/rollout';
 import { isGlobal } from '../rollout/global-targets.js';
-import type { DryRunResult } from './simulate-rollout.js';
+import type { DryRunResult } from './dry-run-result.js';
 
 /**
  * Returns the warnings about a change of a workload that would preempt replicas or not complete by

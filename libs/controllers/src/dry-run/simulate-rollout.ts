@@ -1,85 +1,48 @@
 import { create } from '@bufbuild/protobuf';
-import { WorkloadSpecSchema, withDefaults, type PlanOutcome } from '@cloudless/api';
+import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { isLive, toCanonicalVersion, waitsForNode } from '@cloudless/cluster-state';
+import { toCanonicalVersion, waitsForNode } from '@cloudless/cluster-state';
 import {
   advanceRollout,
+  predictFirstDecision,
   predictRollout,
-  formatDuration,
   formatReplicaCount,
   type PredictedStep,
   type RolloutAdvance,
   type RolloutObserved,
   type RolloutSettings,
   type RolloutState,
-  type WaitReason,
 } from '@cloudless/rollout';
 import { resolveSpecLimits, toRolloutInput } from '../rollout/rollout-input.js';
-import { isGlobal } from '../rollout/global-targets.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
-import { countStillWanted } from '../replica/finished.js';
-import { assumeGatesPass, describeStepWait, startGatedWait } from './assumed-gates.js';
+import {
+  assumeGatesPass,
+  describeStepWait,
+  describeTimedWait,
+  startGatedWait,
+} from './assumed-gates.js';
 import { DryRunPlacement } from './dry-run-placement.js';
 import { findEndOfDecision } from './end-of-decision.js';
 import { findMoveWait } from './move-wait.js';
 import { countServing, describeOutcome } from './plan-outcome.js';
+import type { DryRunResult, DryRunStep } from './dry-run-result.js';
+import {
+  countDesired,
+  countLeftOut,
+  countRefused,
+  findExtremes,
+  includeReplicas,
+  isUpdateOfAll,
+  leaveOutReplicas,
+  mayLeaveOut,
+  placeWaiting,
+  putBackReplicas,
+  resolveMinAvailable,
+  type PredictionStart,
+} from './leave-out-replicas.js';
+import { simulateAll, type SimulatedPart } from './simulated-part.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
-
-/** One predicted step. */
-export interface DryRunStep {
-  /** Text for users, for example `create 1 of version 2`. */
-  readonly description: string;
-  /** Number of available replicas that serve after the step. */
-  readonly ready: number;
-  /** Number of live replicas after the step. */
-  readonly live: number;
-  /** True for the last step of a prediction when that step cannot happen by itself. */
-  readonly blocked?: boolean;
-}
-
-/** Prediction for one workload, up to the point where nothing more happens by itself. */
-export interface DryRunResult {
-  readonly steps: readonly DryRunStep[];
-  /** Number of further creations that the prediction counted without simulating them. */
-  readonly omittedSteps: number;
-  readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
-  /** Number of replicas that no node fits. The reason is in {@link unplacedReason}. */
-  readonly unplaced: number;
-  /** How many of {@link unplaced} waited already: no node fitted them before the change. */
-  readonly waitedBefore: number;
-  readonly unplacedReason: string;
-  /**
-   * Finds the smallest change after which a node fits such a replica; empty when none is known.
-   * Consumes budget of the plan: call it only for a result that is shown.
-   */
-  readonly suggestChange: () => string;
-  /** Replicas of other workloads that would be preempted, as one sentence; empty for none. */
-  readonly preempts: string;
-  /** Number of replicas in {@link preempts}. */
-  readonly preempted: number;
-  /** The same by the uid of their workload. */
-  readonly victims: ReadonlyMap<string, number>;
-  /** Number of new replicas whose placement was not predicted. */
-  readonly notPredicted: number;
-  /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
-  readonly lowestReady: number;
-  readonly highestLive: number;
-  /** The resolved `min_available` at the begin. */
-  readonly minAvailable: number;
-  /** Number of available replicas that serve before the first step. */
-  readonly readyBefore: number;
-  /** Reason why the workload does not reach its spec by itself; undefined when it does. */
-  readonly stuckReason: string | undefined;
-  /**
-   * Reason why replicas that have to leave their nodes, and end before their replacements start,
-   * stay until another replica is ready; undefined when the first of them may stop at once. The
-   * steps assume that all replicas become ready.
-   */
-  readonly moveWaitReason: string | undefined;
-  /** The state in which the workload stays. */
-  readonly outcome: PlanOutcome;
-}
 
 export interface DryRunDeps {
   readonly clock: Pick<Clock, 'wallTime'>;
@@ -107,21 +70,26 @@ export function simulateRollout(
 /** The dry run of one workload. */
 class WorkloadDryRun {
   private readonly steps: DryRunStep[] = [];
-  private readonly placement: DryRunPlacement;
+  private placement: DryRunPlacement;
+  private part: SimulatedPart = simulateAll([]);
   private replicasById: ReadonlyMap<string, ReplicaRecord> = new Map();
   private readonly settings: RolloutSettings;
   private state: RolloutState;
   private nowMs: number;
   private stuckReason: string | undefined;
-  /** Number of wanted replicas that are counted, and not simulated. */
+  /** Number of new replicas that are counted, and not simulated. */
   private omitted = 0;
+  /** True once the placer would have tried to place the replicas that waited. */
+  private hasPlaced = false;
+  /** Number of steps before the end of the replicas that are stopping and not simulated. */
+  private stepsWhileStopping = 0;
 
   constructor(
     private readonly cluster: DryRunCluster,
     deps: DryRunDeps,
     private readonly workload: WorkloadRecord,
   ) {
-    this.placement = new DryRunPlacement(cluster, workload);
+    this.placement = new DryRunPlacement(cluster, workload, []);
     this.settings = toRolloutSettings(workload.spec ?? create(WorkloadSpecSchema));
     this.nowMs = deps.clock.wallTime();
     this.state = startGatedWait(toRolloutState(cluster.copyControl(workload.uid)), this.nowMs);
@@ -129,93 +97,109 @@ class WorkloadDryRun {
 
   run(): DryRunResult {
     const { uid } = this.workload;
+    const { observed, decision } = this.begin();
     const waiting = this.cluster.replicasOf(uid).filter(waitsForNode);
-    this.omitted = this.countOmitted();
-    const { observed, decision } = this.advance();
-    const placed = this.placement.placeReplicas(waiting, observed);
+    const { placed, part: started } = placeWaiting(
+      this.cluster,
+      this.placement,
+      { part: this.part, waiting },
+      observed,
+    );
+    this.part = started;
     this.cluster.putReplicas(uid, [...placed, ...this.placement.unplaced]);
+    this.hasPlaced = true;
     let rounds = 0;
     while (rounds < MAX_ROUNDS && this.runRound()) rounds += 1;
     if (rounds === MAX_ROUNDS)
       this.stuckReason = 'the rollout needs more rounds than a dry run predicts';
     this.storeState();
     this.addBlockedStep();
-    // The counts of a workload that needs no step.
-    const prediction = predictRollout(observed);
-    const [firstStep] = this.steps;
+    const last = this.advance().observed;
+    putBackReplicas(this.cluster, uid, this.part);
+    const { part, steps, omitted, stepsWhileStopping } = this;
+    const assumedReady = this.isLeftOutAssumedReady ? part.waiting.length : 0;
+    const replacedLater = this.countReplacedLater();
+    const waitedBefore = this.placement.unplaced.length === 0 ? 0 : countRefused(part.waiting);
     return {
-      steps: this.steps,
-      omittedSteps: this.omitted,
+      steps,
+      omittedSteps: this.omitted + part.stopping.length + 2 * replacedLater,
       placements: this.placement.placements,
       unplaced: this.countUnplaced(),
-      waitedBefore: this.placement.countWaitedBefore(),
+      waitedBefore: this.placement.countWaitedBefore() + waitedBefore,
       unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
       suggestChange: () =>
         this.placement.unplaced.length === 0 ? '' : this.placement.suggestChange(),
       preempts: this.placement.preempted.describe((uid) => this.cluster.view.workload(uid)?.value),
       preempted: this.placement.preempted.count,
       victims: this.placement.preempted.byWorkload,
-      notPredicted: this.placement.notPredicted + this.countAssumedReady(),
-      lowestReady: this.steps.reduce(
-        (lowest, { ready }) => Math.min(lowest, ready),
-        firstStep?.ready ?? prediction.lowestAvailable,
-      ),
-      highestLive: this.steps
-        .filter(({ blocked }) => blocked !== true)
-        .reduce(
-          (highest, { live }) => Math.max(highest, live + this.omitted),
-          this.steps.at(-1)?.live ?? this.omitted + prediction.highestLive,
-        ),
-      minAvailable: observed.minAvailable,
+      notPredicted:
+        this.placement.notPredicted +
+        this.countAssumedReady() +
+        part.replacedLater.length +
+        assumedReady,
+      ...findExtremes(steps, observed, { omitted, stepsWhileStopping }),
+      minAvailable: resolveMinAvailable(this.workload, observed, part, last.want + this.omitted),
       readyBefore: countServing(observed),
       stuckReason: this.stuckReason,
       moveWaitReason: findMoveWait(this.workload, observed, decision),
       outcome: describeOutcome({
-        observed: this.advance().observed,
+        observed: last,
         state: this.state,
         settings: this.settings,
         unplaced: this.placement.unplaced.length,
         stuckReason: this.stuckReason,
         omitted: this.omitted,
         assumedReady: this.countAssumedReady(),
+        alsoUpdated: part.staying.length + assumedReady + replacedLater,
       }),
     };
   }
 
-  /**
-   * Returns the number of wanted replicas to count without simulating them: those above the
-   * existing ones and above the budget of the plan.
-   */
-  private countOmitted(): number {
-    // The targets of a GLOBAL workload are nodes, so their number is bounded by the cluster.
-    if (isGlobal(this.workload.spec)) return 0;
-    const existing = this.cluster
-      .replicasOf(this.workload.uid)
-      .filter((replica) => isLive(replica) && !replica.lost && replica.desiredRunning).length;
-    const missing = Math.max(0, this.countDesired() - existing);
-    return missing - this.cluster.budget.consumeNewReplicas(missing);
+  /** Chooses the replicas to simulate, and makes the first decision about the change. */
+  private begin(): RolloutAdvance {
+    const { cluster, workload, state, settings, nowMs } = this;
+    const all = cluster.replicasOf(workload.uid);
+    if (
+      all.length > cluster.budget.maxSimulated &&
+      mayLeaveOut(cluster, workload, { state, settings })
+    ) {
+      const first = this.beginWith(leaveOutReplicas(cluster, workload, all, nowMs));
+      if (isUpdateOfAll(first.observed)) return first;
+    }
+    return this.beginWith(includeReplicas(cluster, workload, all));
+  }
+
+  private beginWith({ part, omitted }: PredictionStart): RolloutAdvance {
+    this.part = part;
+    this.omitted = omitted;
+    this.cluster.setReplicas(this.workload.uid, part.simulated);
+    this.placement = new DryRunPlacement(this.cluster, this.workload, part.simulated);
+    return this.advance();
+  }
+
+  /** True while the waiting replicas that are not simulated are assumed to become ready. */
+  private get isLeftOutAssumedReady(): boolean {
+    return this.hasPlaced && this.placement.unplaced.length === 0;
+  }
+
+  /** Returns the number of replicas that are assumed to be replaced as the simulated ones were. */
+  private countReplacedLater(): number {
+    const completes = this.placement.unplaced.length === 0 && this.stuckReason === undefined;
+    return completes ? this.part.replacedLater.length : 0;
   }
 
   /**
-   * Returns the number of new replicas that no node fits. All new replicas are equal: when no node
+   * Returns the number of replicas that no node fits. All of one version are equal: when no node
    * fits the last of the simulated ones, none fits the others.
    */
   private countUnplaced(): number {
     const simulated = this.placement.unplaced.length;
-    return simulated === 0 ? 0 : simulated + this.omitted;
+    return simulated === 0 ? 0 : simulated + this.omitted + this.part.waiting.length;
   }
 
   /** Returns the number of replicas that were not simulated and are assumed to become ready. */
   private countAssumedReady(): number {
     return this.placement.unplaced.length === 0 ? this.omitted : 0;
-  }
-
-  /** Returns the number of replicas that have to run. */
-  private countDesired(): number {
-    const { cluster, workload } = this;
-    const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
-    const replicas = cluster.replicasOf(workload.uid);
-    return countStillWanted(cluster.view, workload, replicas, spec.replicas ?? 0);
   }
 
   /** Ends the steps with the step that cannot happen, when the workload does not reach its spec. */
@@ -240,13 +224,12 @@ class WorkloadDryRun {
    */
   private runRound(): boolean {
     const { observed, state, decision } = this.advance();
-    const predicted = predictRollout(observed).steps;
     // While replicas have no node, only the steps of the first decision are valid: the prediction
     // assumes that every new replica becomes ready.
-    const currentDecision =
-      decision.kind === 'steps' ? predicted.filter((step) => step.decision === 0) : [];
+    const predictBlocked = (): readonly PredictedStep[] =>
+      decision.kind === 'steps' ? predictFirstDecision(observed) : [];
     const applied = this.applyPredictedSteps(
-      this.placement.unplaced.length === 0 ? predicted : currentDecision,
+      this.placement.unplaced.length === 0 ? predictRollout(observed).steps : predictBlocked(),
       observed,
     );
     if (applied > 0) {
@@ -284,7 +267,9 @@ class WorkloadDryRun {
       return true;
     }
     const waitKind = decision.kind === 'waiting' ? decision.reason.kind : undefined;
-    if (state.waitsUntilMs !== undefined && this.addTimedWait(state, waitKind, observed)) {
+    const timedWait = describeTimedWait(this.settings, state, waitKind);
+    if (state.waitsUntilMs !== undefined && timedWait !== undefined) {
+      if (timedWait !== '') this.addStep(timedWait, observed);
       this.nowMs = Math.max(this.nowMs, state.waitsUntilMs);
       return true;
     }
@@ -297,39 +282,13 @@ class WorkloadDryRun {
     return false;
   }
 
-  /**
-   * Adds a wait that ends by time alone as a step. The step shows the full time, even when a part
-   * of the time has passed already.
-   * @returns False, without a step, when the wait does not end by time alone.
-   */
-  private addTimedWait(
-    state: RolloutState,
-    waitKind: WaitReason['kind'] | undefined,
-    observed: RolloutObserved,
-  ): boolean {
-    const { canarySteps, pauseMs } = this.settings;
-    const canaryStep = canarySteps[state.stepsDone];
-    if (
-      state.stepReachedAtMs !== undefined &&
-      canaryStep !== undefined &&
-      canaryStep.wait !== 'promotion'
-    ) {
-      const description = describeStepWait(canaryStep);
-      if (description !== '') this.addStep(description, observed);
-      return true;
-    }
-    if (waitKind === 'kept')
-      this.addStep(`keep version ${state.fromVersion} for ${formatDuration(pauseMs)}`, observed);
-    return waitKind === 'kept';
-  }
-
   private advance(): RolloutAdvance {
     const { cluster, workload } = this;
     const { uid, version } = workload;
     const spec = workload.spec ?? create(WorkloadSpecSchema);
     const control = cluster.copyControl(uid);
     const replicas = cluster.replicasOf(uid);
-    const desired = this.countDesired();
+    const desired = countDesired(cluster, workload, replicas);
     const clock = { wallTime: () => this.nowMs };
     const sources = {
       view: cluster.view,
@@ -340,11 +299,14 @@ class WorkloadDryRun {
     };
     const simulated = Math.max(0, desired - this.omitted);
     const input = toRolloutInput(sources, workload, replicas, simulated).observed;
-    // Stops are decided with the limits of the whole workload.
-    const observed =
-      this.omitted === 0
-        ? input
-        : { ...input, minAvailable: resolveSpecLimits(spec, desired).minAvailable };
+    const observed = {
+      ...input,
+      // Stops are decided with the limits of the whole workload, unless all of its replicas are new.
+      ...(this.omitted === 0 || this.part.stopping.length > 0
+        ? {}
+        : { minAvailable: resolveSpecLimits(spec, desired).minAvailable }),
+      ...countLeftOut(this.part, this.isLeftOutAssumedReady),
+    };
     return advanceRollout(this.state, {
       settings: assumeGatesPass(this.settings),
       version,
@@ -372,7 +334,10 @@ class WorkloadDryRun {
     while (applied < steps.length) {
       const end = findEndOfDecision(steps, applied);
       if (end === applied) break;
-      placed.push(...this.applyDecision(steps.slice(applied, end), stopped, observed));
+      const isFirst = this.steps.length === 0;
+      for (const replica of this.applyDecision(steps.slice(applied, end), stopped, observed))
+        placed.push(replica);
+      if (isFirst && this.part.stopping.length > 0) this.stepsWhileStopping = this.steps.length;
       applied = end;
       // The prediction of later decisions assumes that all new replicas become ready.
       if (this.placement.unplaced.length > 0) break;
@@ -396,11 +361,13 @@ class WorkloadDryRun {
     stopped: Set<string>,
     observed: RolloutObserved,
   ): readonly ReplicaRecord[] {
+    const stopping = this.steps.length === 0 ? this.part.stopping.length : 0;
     const waiting = [...this.placement.unplaced];
     const releasedIds: string[] = [];
     for (const predicted of steps) {
       const { step } = predicted;
-      const counts = { ready: predicted.available, live: predicted.live };
+      const live = predicted.live + stopping;
+      const counts = { ready: predicted.available, live };
       if (step.kind === 'createReplica') {
         const onNode = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
         this.steps.push({
@@ -441,7 +408,8 @@ class WorkloadDryRun {
    *   blue/green rollout; every version of another rollout serves.
    */
   private addStep(description: string, observed: RolloutObserved, activeVersion?: number): void {
-    const live = observed.replicas.filter(({ lost }) => !lost).length;
+    let live = (observed.waiting ?? 0) + (observed.alsoAvailable ?? 0);
+    for (const { lost } of observed.replicas) if (!lost) live += 1;
     this.steps.push({ description, ready: countServing(observed, activeVersion), live });
   }
 

@@ -45,7 +45,8 @@ export function predictBatches(input: RolloutObserved, recorder: StepRecorder): 
   const { strategy } = observed;
   const updated = strategy?.kind === 'rollingUpdate' ? strategy.updated : undefined;
   const allowsExtra = createExtraTest(observed);
-  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated), allowsExtra);
+  const chooser = createChooser(observed, updated);
+  const tally = tallyReplicas(observed.replicas, chooser, allowsExtra, observed);
   const { missing, availableVictims } = tally;
   const counts = toMoveInput(tally);
   /** Indexes of the steps that create replicas. */

@@ -86,6 +86,21 @@ export function predictRollout(
 }
 
 /**
+ * Predicts the steps of the first decision that has steps, with the assumptions of
+ * {@link predictRollout}. Its cost does not depend on the length of the rollout.
+ * @returns No steps when nothing happens before a permission or a change of the spec.
+ */
+export function predictFirstDecision(input: RolloutObserved): readonly PredictedStep[] {
+  const state = new PredictedState(input);
+  for (;;) {
+    const decision = decideNextSteps(state.observed);
+    if (decision.kind === 'steps') return state.applyDecision(decision.steps);
+    if (decision.kind === 'converged' || state.isSettled) return [];
+    state.settle();
+  }
+}
+
+/**
  * Returns true for a rollout that may need one decision for each replica. Every other rollout needs
  * only a few decisions.
  */
@@ -115,12 +130,15 @@ class PredictedState implements StepRecorder {
 
   /** True when all replicas are available and none is stopping, so that time changes nothing. */
   get isSettled(): boolean {
-    return this.observed.replicas.every(
-      (replica) => replica.available && replica.desired === 'running',
+    const { replicas, waiting = 0 } = this.observed;
+    return (
+      waiting === 0 &&
+      replicas.every((replica) => replica.available && replica.desired === 'running')
     );
   }
 
-  applyDecision(steps: readonly RolloutStep[]): void {
+  /** @returns All steps so far. */
+  applyDecision(steps: readonly RolloutStep[]): readonly PredictedStep[] {
     const stoppedIds = new Set<string>(
       steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
     );
@@ -139,6 +157,7 @@ class PredictedState implements StepRecorder {
     }
     this.observed = { ...this.observed, replicas };
     this.endDecision();
+    return this.steps;
   }
 
   record(step: PredictedStep['step'], stopsAvailable = false): void {
@@ -160,13 +179,18 @@ class PredictedState implements StepRecorder {
     for (const replica of this.observed.replicas)
       if (replica.desired === 'running')
         remaining.push(replica.available ? replica : { ...replica, available: true });
+    const { waiting = 0, alsoAvailable = 0 } = this.observed;
+    if (waiting > 0)
+      this.observed = { ...this.observed, waiting: 0, alsoAvailable: alsoAvailable + waiting };
     this.setReplicas(remaining);
   }
 
   setReplicas(replicas: readonly RolloutReplica[]): void {
     this.observed = { ...this.observed, replicas };
-    this.live = replicas.length;
-    this.available = countWhere(replicas, (replica) => isCountedAvailable(this.observed, replica));
+    const { waiting = 0, alsoAvailable = 0 } = this.observed;
+    this.live = replicas.length + waiting + alsoAvailable;
+    this.available =
+      alsoAvailable + countWhere(replicas, (replica) => isCountedAvailable(this.observed, replica));
   }
 
   /**

@@ -82,6 +82,12 @@ export interface RolloutObserved extends RolloutLimits {
    * such replicas then, and a workload may have a million of them. Default 0.
    */
   readonly waiting?: number;
+  /**
+   * Number of further replicas, which `replicas` leaves out: each is available and holds one of the
+   * `want` places, whatever its version. Only in a rolling update without canary step and pause,
+   * while no decision chooses among these replicas. Default 0.
+   */
+  readonly alsoAvailable?: number;
   /** Default: a rolling update of all replicas. */
   readonly strategy?: RolloutStrategy;
   /**

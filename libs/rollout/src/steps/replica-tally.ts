@@ -71,17 +71,19 @@ export interface ReplicaTally {
  * Counts and groups replicas in one pass; only replicas that may stop are sorted.
  * @param allowsExtra - Returns true for a replica that allows one more live replica. Default: every
  *   draining replica does.
- * @param waiting - Number of further replicas that wait for a node. Default: none.
+ * @param others - Numbers of further replicas: those that wait for a node, and available ones. Default:
+ *   none.
  */
 export function tallyReplicas(
   replicas: readonly RolloutReplica[],
   choose: ChooseReplicas,
   allowsExtra: ReplicaTest = isDraining,
-  waiting = 0,
+  others: Pick<RolloutObserved, 'waiting' | 'alsoAvailable'> = {},
 ): ReplicaTally {
+  const { waiting = 0, alsoAvailable = 0 } = others;
   const counts = {
-    live: waiting,
-    available: 0,
+    live: waiting + alsoAvailable,
+    available: alsoAvailable,
     unready: waiting,
     notYetAvailable: 0,
     onSilentNodes: 0,

@@ -30,7 +30,7 @@ export function decideRollingUpdate(observed: RolloutObserved, updated?: number)
     observed.replicas,
     createChooser(observed, updated),
     createExtraTest(observed),
-    observed.waiting,
+    observed,
   );
   const steps = toSteps(decideActions(observed, tally));
   if (steps.length > 0) return { kind: 'steps', steps };
@@ -39,7 +39,8 @@ export function decideRollingUpdate(observed: RolloutObserved, updated?: number)
 
 /** Returns the function that chooses which replicas a rolling update keeps. */
 export function createChooser(observed: RolloutObserved, updated = observed.want): ChooseReplicas {
-  const { want, version, baseVersion = version, paused, globalTargets, waiting = 0 } = observed;
+  const { want, version, baseVersion = version, paused, globalTargets } = observed;
+  const { waiting = 0, alsoAvailable = 0 } = observed;
   if (globalTargets !== undefined) {
     assert(updated >= want, 'canary steps are not for one replica per node');
     const targets = want === 0 ? [] : globalTargets;
@@ -49,7 +50,7 @@ export function createChooser(observed: RolloutObserved, updated = observed.want
   }
   if (paused === true) return choosePaused(observed, baseVersion);
   return updated >= want || baseVersion === version
-    ? chooseVersion(version, want - waiting)
+    ? chooseVersion(version, want - waiting - alsoAvailable)
     : chooseCanary([
         { version: baseVersion, count: want - updated },
         { version, count: updated },
