@@ -12,7 +12,7 @@ import {
 } from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
 import { hashReplicaId } from './reservations/replica-index.js';
-import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
+import { indexNode, parseHostPath, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
 import { PlacementEngine } from './placement/placement-engine.js';
 import { PlacementRun } from './placement/placement-run.js';
@@ -43,8 +43,8 @@ export interface EligibleNode {
   readonly nodeId: NodeId;
   /**
    * False while the node is lost, unreachable, draining, cordoned or quarantined, has an untolerated
-   * NoSchedule taint, or has suspended a capability that the request needs. Replicas that already
-   * run there stay, but no new replica is placed.
+   * NoSchedule taint, has suspended a capability that the request needs, or does not name a directory
+   * of its host paths. Replicas that already run there stay, but no new replica is placed.
    */
   readonly schedulable: boolean;
 }
@@ -316,9 +316,14 @@ class IncrementalCluster implements Cluster {
 
   eligibleNodes(request: PlacementRequest): EligibleNode[] {
     const run = { request: toFullRequest(request) };
+    // A replica may have its host path through a link, which only its agent can follow.
+    const capabilities = run.request.capabilities.filter(
+      (capability) => parseHostPath(capability) === undefined,
+    );
+    const stay = { request: { ...run.request, capabilities } };
     return [...this.nodes.values()]
       .map((node) => ({ node }))
-      .filter((candidate) => canStay(candidate, run))
+      .filter((candidate) => canStay(candidate, stay))
       .map((candidate) => ({
         nodeId: candidate.node.id,
         schedulable: findNodeFailure(candidate, run) === undefined,

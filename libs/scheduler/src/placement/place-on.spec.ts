@@ -96,6 +96,14 @@ describe('Cluster.eligibleNodes', () => {
     expect(eligible).toEqual([{ nodeId: 'n1', schedulable: false }]);
   });
 
+  it('returns a node that does not name the directory of a host path as not schedulable', () => {
+    const node = { capabilities: ['volumes.hostpath', 'host-path./run'] };
+    const eligible = aCluster([aNode('n1', node)]).eligibleNodes(
+      aRequest({ capabilities: ['volumes.hostpath', 'host-path./var/run/app'] }),
+    );
+    expect(eligible).toEqual([{ nodeId: 'n1', schedulable: false }]);
+  });
+
   it('ignores tolerated taints', () => {
     const taints = (['NoSchedule', 'NoExecute'] as const).map((effect) => ({
       key: 'spot',
