@@ -1,5 +1,9 @@
 export * from './gen.js';
-export { listRequiredCapabilities } from './spec/capabilities.js';
+export {
+  HOST_PATH_CAPABILITY,
+  HOST_PATHS_CAPABILITY,
+  listRequiredCapabilities,
+} from './spec/capabilities.js';
 export {
   requestsIdentity,
   WORKLOAD_IDENTITY_CAPABILITY,

@@ -52,7 +52,7 @@ export function releaseBrakeOf(
  * Returns the record of a node.
  * @throws kind `notFound` when there is no such node.
  */
-export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
+export function requireNode(view: Pick<ClusterView, 'node'>, nodeId: string): Stored<NodeRecord> {
   const node = view.node(nodeId);
   if (node !== undefined) return node;
   throw new CloudlessError('NODE_NOT_FOUND', `node "${nodeId}" not found`);

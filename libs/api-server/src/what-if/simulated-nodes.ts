@@ -1,8 +1,14 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { NodeCapacitySchema, type NodeCapacity, type SimulatedNodes } from '@cloudless/api';
+import {
+  HOST_PATH_CAPABILITY,
+  HOST_PATHS_CAPABILITY,
+  NodeCapacitySchema,
+  type NodeCapacity,
+  type SimulatedNodes,
+} from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import { InvalidInputError } from '@cloudless/base';
+import { InvalidInputError, isPathWithin } from '@cloudless/base';
 import { toEffectiveNode, type ClusterView } from '@cloudless/cluster-state';
 import { requireNode } from '../node/node-change.js';
 
@@ -17,7 +23,7 @@ const DEFAULT_NAME = 'new';
  *   have no capacity.
  */
 export function createSimulatedNodes(
-  view: ClusterView,
+  view: Pick<ClusterView, 'node' | 'nodes'>,
   request: SimulatedNodes,
   taken: Set<string>,
   nowMs: number,
@@ -70,15 +76,32 @@ function requireCapacity(capacity: NodeCapacity | undefined): NodeCapacity {
   ]);
 }
 
-/** Returns the capabilities that every node of the cluster has, in alphabetical order. */
-function listCommonCapabilities(view: ClusterView): string[] {
-  let common: Set<string> | undefined;
-  for (const { value } of view.nodes()) {
-    const capabilities = new Set(value.hello?.capabilities);
-    common =
-      common === undefined
-        ? capabilities
-        : new Set([...common].filter((capability) => capabilities.has(capability)));
-  }
-  return [...(common ?? [])].sort();
+/**
+ * Returns the capabilities that every node of the cluster has, in alphabetical order. A directory of
+ * host paths is common when each node names the directory, or one that contains it.
+ */
+function listCommonCapabilities(view: Pick<ClusterView, 'nodes'>): string[] {
+  const nodes = Array.from(view.nodes(), ({ value }) => new Set(value.hello?.capabilities));
+  const [first = new Set<string>(), ...others] = nodes;
+  const common = [...first].filter(
+    (capability) =>
+      !capability.startsWith(HOST_PATH_CAPABILITY) && others.every((own) => own.has(capability)),
+  );
+  if (!common.includes(HOST_PATHS_CAPABILITY)) return common.sort();
+  const directories = nodes.map(listHostPaths);
+  const named = [...new Set(directories.flat())];
+  // A node that names no directory has an agent of an earlier version, which may allow any path.
+  const shared = named.filter((path) =>
+    directories.every((own) => own.length === 0 || own.some((other) => isPathWithin(path, other))),
+  );
+  if (named.length > 0 && shared.length === 0)
+    return common.filter((capability) => capability !== HOST_PATHS_CAPABILITY).sort();
+  return [...common, ...shared.map((path) => `${HOST_PATH_CAPABILITY}${path}`)].sort();
+}
+
+/** Returns the directories of host paths that a node names. */
+function listHostPaths(capabilities: ReadonlySet<string>): readonly string[] {
+  return [...capabilities].flatMap((name) =>
+    name.startsWith(HOST_PATH_CAPABILITY) ? [name.slice(HOST_PATH_CAPABILITY.length)] : [],
+  );
 }

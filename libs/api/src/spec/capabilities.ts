@@ -16,18 +16,21 @@ import {
 } from './files-rules.js';
 import { requestsIdentity, WORKLOAD_IDENTITY_CAPABILITY } from './workload-identity.js';
 
+/** Capability of a node that allows at least one host path. */
+export const HOST_PATHS_CAPABILITY = 'volumes.hostpath';
+
 /** Capability that a node needs for each kind of volume. */
 const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
   emptyDir: 'volumes.emptydir',
-  hostPath: 'volumes.hostpath',
+  hostPath: HOST_PATHS_CAPABILITY,
   named: 'volumes.named',
 };
 
 /**
- * Start of the capability that names a host path: `host-path./srv/data`. A node offers all paths
- * below the directories that its agent allows; see the scheduler.
+ * Start of the capability that names a host path: `host-path./srv/data`. A node names the directories
+ * that its agent allows, and offers every path in them.
  */
-const HOST_PATH_CAPABILITY = 'host-path.';
+export const HOST_PATH_CAPABILITY = 'host-path.';
 
 /**
  * Returns the capabilities that a node needs to run replicas of a template. The scheduler places a
