@@ -66,7 +66,8 @@ export class IngressListener {
   get problem(): string | undefined {
     const { flag, at } = this.options;
     const prefix = `${flag} ${at.host}:${at.port}`;
-    if (this.attempts.size === 0) return `${prefix}: the addresses of this machine are not known`;
+    if (this.attempts.size === 0)
+      return `${prefix}: no address of this machine is known that no service has at this port`;
     const failed = [...this.attempts].filter(([, { problem }]) => problem !== undefined);
     const [first] = failed;
     if (first === undefined) return undefined;

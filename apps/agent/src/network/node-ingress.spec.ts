@@ -334,7 +334,7 @@ describe('the HTTP ingress of a node', () => {
     network.addresses = [];
     await ingress.start();
     expect(ingress.problems).toEqual([
-      '--ingress-http 0.0.0.0:80: the addresses of this machine are not known',
+      '--ingress-http 0.0.0.0:80: no address of this machine is known that no service has at this port',
     ]);
   });
 
