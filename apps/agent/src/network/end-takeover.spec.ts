@@ -20,8 +20,10 @@ function setUp(results: readonly (readonly string[])[] = []) {
     closeUnused: () => void seen.closedMs.push(clock.now() - beganMs),
   };
   const log = { ...silentLog, warn: () => void (seen.warnings += 1) };
-  endTakeover(sockets, { clock, random: createSeededRandom(1), log });
-  return { clock, sockets, seen };
+  const handover = { isRunning: false };
+  const isHandingOver = (): boolean => handover.isRunning;
+  endTakeover(sockets, { clock, random: createSeededRandom(1), log, isHandingOver });
+  return { clock, sockets, seen, handover };
 }
 
 describe('the end of a takeover', () => {
@@ -51,6 +53,16 @@ describe('the end of a takeover', () => {
     sockets.passedCount += 1;
     await clock.advance(1_000);
     expect(seen.startedMs).toEqual([600_000]);
+  });
+
+  it('replaces no socket while the process hands its sockets to a successor', async () => {
+    const { clock, seen, handover } = setUp();
+    handover.isRunning = true;
+    await clock.advance(14_000);
+    expect(seen.startedMs).toEqual([]);
+    handover.isRunning = false;
+    await clock.advance(1_000);
+    expect(seen.startedMs).toHaveLength(1);
   });
 
   it('tries again, soon and with one warning, while a port is not free', async () => {

@@ -24,15 +24,21 @@ type Sockets = Pick<
   'pendingCount' | 'passedCount' | 'startPending' | 'closeUnused'
 >;
 
+export interface EndTakeoverDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** True while this process hands its sockets to a successor, which gets them as they are. */
+  readonly isHandingOver: () => boolean;
+}
+
 /**
  * Ends the use of inherited sockets that this process does not keep. Call this function right after
  * the takeover. Sockets that exclude servers of this process are replaced after a second without new
  * connections, at the latest after 10 minutes; sockets without a server are closed after 15 s.
  */
-export function endTakeover(
-  sockets: Sockets,
-  { clock, random, log }: { readonly clock: Clock; readonly random: Random; readonly log: Log },
-): void {
+export function endTakeover(sockets: Sockets, deps: EndTakeoverDeps): void {
+  const { clock, random, log, isHandingOver } = deps;
   const beganMs = clock.now();
   let failures = 0;
   let isUnusedClosed = false;
@@ -45,7 +51,8 @@ export function endTakeover(
   const check = async (passedBefore: number): Promise<void> => {
     const isQuiet = sockets.passedCount === passedBefore;
     const isLate = clock.now() - beganMs >= MAX_WAIT_MS;
-    const delayMs = isQuiet || isLate ? await startPending() : QUIET_MS;
+    const mayReplace = (isQuiet || isLate) && !isHandingOver();
+    const delayMs = mayReplace ? await startPending() : QUIET_MS;
     if (!isUnusedClosed || sockets.pendingCount > 0) wait(delayMs);
   };
   const wait = (ms: number): void => {

@@ -185,7 +185,7 @@ class ProxyProcess implements ControlHandler {
     await this.inheritance?.takeOver();
     if (this.current.ingressHttps === undefined) await this.removeCertificates();
     this.control = await ControlServer.listen(this, log);
-    endTakeover(this.sockets, this.deps);
+    endTakeover(this.sockets, { ...this.deps, isHandingOver: () => this.isHandingOver });
     log.info('proxy began', { version: VERSION, inherited: this.inheritance?.sockets.length ?? 0 });
     await this.ended;
     this.control.close();
