@@ -26,13 +26,13 @@ export interface CertificatePair {
   readonly key: string;
 }
 
-/** What errors call the parts of a pair. */
+/** Names of a certificate and its key in error messages. */
 export interface PairNames {
   /** The value of a secret, or a file. */
   readonly certificate: string;
   /** As for `certificate`. */
   readonly key: string;
-  /** What has both parts, such as `secret "default/web"`. Absent for files. */
+  /** The object that holds both, such as `secret "default/web"`. Absent for files. */
   readonly subject?: string;
 }
 

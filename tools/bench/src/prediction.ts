@@ -63,7 +63,7 @@ const UID = 'web';
 const PER_COMMIT = 50;
 /** No node is lost during the benchmark. */
 const LEASE_MS = 3_600_000;
-/** What one replica requests when all of them fit, and when no node fits any of them. */
+/** CPU request of a replica: `running` fits many times on a node, `waiting` on none. */
 const CPU_MILLIS = { running: 10, waiting: 1_000_000 } as const;
 
 type World = keyof typeof CPU_MILLIS;

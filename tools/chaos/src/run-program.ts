@@ -9,10 +9,10 @@ const EXIT_USAGE = 2;
 /** The machine lacks something that a run needs. */
 const EXIT_CANNOT_RUN = 3;
 
-/** What a program found. */
+/** Findings of a run. */
 export interface Verdict {
   readonly violations: readonly string[];
-  /** What came too late on a machine whose speed is not judged. Default: nothing. */
+  /** Changes that a slow machine explains, when times are not judged. Default: none. */
   readonly late?: readonly string[];
 }
 

@@ -65,7 +65,7 @@ async function runFailing(
 }
 
 describe('the log that explains a failed rollout of more than 1000 replicas', () => {
-  it('is of a failed replica of the new version that the status omits', async () => {
+  it('comes from a failed replica of the new version that the status omits', async () => {
     const { shown, requests } = await runFailing(
       [aReplica('a-1', { restarts: 1 })],
       [
@@ -99,13 +99,13 @@ describe('the log that explains a failed rollout of more than 1000 replicas', ()
     expect((await runFailing([], omitted)).shown).toBe(expected);
   });
 
-  it('is of a replica in the status when that one has failed, without a search', async () => {
+  it('comes from a failed replica in the status without a search for others', async () => {
     const failed = aReplica('a-1', { phase: Phase.FAILED });
     const { shown, requests } = await runFailing([failed], [aReplica('a-2001')]);
     expect([shown, requests]).toEqual(['a-1', []]);
   });
 
-  it('is of a replica in the status when the coordinator does not list replicas', async () => {
+  it('comes from a replica in the status when the coordinator does not list replicas', async () => {
     const { shown } = await runFailing([aReplica('a-1')], [aReplica('a-2001')], {
       listReplicas: () => {
         throw new ConnectError('no such call', Code.Unimplemented);

@@ -23,7 +23,7 @@ export interface ReconcileQueueDeps {
 export interface ReconcileLoop {
   /** Name of the loop in metrics. */
   readonly loop: string;
-  /** What the keys are ids of, as a field of the log. */
+  /** Field of the log for the id of the object. */
   readonly keyField: 'nodeId' | 'workloadId';
   /** Message of the log for a failed pass. */
   readonly failure: string;

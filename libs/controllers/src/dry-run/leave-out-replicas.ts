@@ -22,7 +22,7 @@ import {
   type SimulatedPart,
 } from './simulated-part.js';
 
-/** What a prediction simulates. */
+/** The replicas with which a prediction begins. */
 export interface PredictionStart {
   readonly part: SimulatedPart;
   /** Number of new replicas that are counted, and not simulated. */

@@ -185,7 +185,7 @@ function checkSame(world: World, simulated: number): boolean {
     if (part.omittedSteps === 0) expect(part.steps).toEqual(all.steps);
     return true;
   }
-  // What was not predicted is assumed to find a node at once.
+  // The prediction assumes that the other replicas find a node at once.
   if (all.unplaced === 0 && all.stuckReason === undefined) {
     expect(countsOf(part)).toEqual(countsOf(all));
     expect(part.lowestReady).toBeGreaterThanOrEqual(all.lowestReady);

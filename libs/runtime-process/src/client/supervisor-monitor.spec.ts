@@ -51,7 +51,7 @@ describe('SupervisorMonitor', () => {
     expect(monitor.silentMs).toBe(0);
   });
 
-  it('does not count the time in which its own process stood still', async () => {
+  it('does not blame the supervisor for a pause of its own process', async () => {
     let answer = (): void => undefined;
     ping = () => new Promise((resolve) => (answer = resolve));
     await clock.advance(1_000);
