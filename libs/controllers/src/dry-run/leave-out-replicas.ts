@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, withDefaults } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { isLive } from '@cloudless/cluster-state';
 import {
   predictRollout,
   type RolloutObserved,
@@ -17,6 +16,7 @@ import type { DryRunStep } from './dry-run-result.js';
 import {
   chooseSimulatedPart,
   groupReplicas,
+  isExisting,
   simulateAll,
   sortBySequence,
   type SimulatedPart,
@@ -85,9 +85,7 @@ export function includeReplicas(
   workload: WorkloadRecord,
   replicas: readonly ReplicaRecord[],
 ): PredictionStart {
-  const existing = replicas.filter(
-    (replica) => isLive(replica) && !replica.lost && replica.desiredRunning,
-  );
+  const existing = replicas.filter(isExisting);
   const desired = countDesired(cluster, workload, replicas);
   const omitted = omitNewReplicas(cluster, workload, desired - existing.length);
   return { part: simulateAll(replicas), omitted };

@@ -148,7 +148,7 @@ export function groupReplicas(
     outdatedWaiting: [] as ReplicaRecord[],
   };
   for (const replica of replicas) {
-    const stays = isLive(replica) && !replica.lost && replica.desiredRunning;
+    const stays = isExisting(replica);
     const isCurrent = isOfVersion(replica);
     if (stays) groups.existing += 1;
     if (stays && (requested.size === 0 || !requested.has(replica.id))) {
@@ -169,6 +169,11 @@ export function groupReplicas(
   for (const group of [groups.available, groups.waiting, groups.outdated, groups.outdatedWaiting])
     sortBySequence(group);
   return groups;
+}
+
+/** Returns true for a replica that counts among those that the spec asks for. */
+export function isExisting(replica: ReplicaRecord): boolean {
+  return isLive(replica) && !replica.lost && replica.desiredRunning;
 }
 
 /** Returns true for a replica that waits for any node, none of which is nominated for the replica. */
