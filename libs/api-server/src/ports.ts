@@ -89,6 +89,12 @@ export interface WorkloadPresenterPort {
    * @param listed - The replicas to list instead. Default: the oldest.
    */
   present(record: WorkloadRecord, full: boolean, listed?: ListedReplicas): Workload;
+  /**
+   * Returns the message of `present` with replicas and versions, for a response in the binary
+   * format: the replicas are encoded in the unknown fields of the status, and `status.replicas` is
+   * empty.
+   */
+  presentWithEncodedReplicas(record: WorkloadRecord): Workload;
   presentReplica(replica: ReplicaRecord): ReplicaStatus;
   /**
    * Returns the message of `present` for a record of the current view, encoded behind its length as

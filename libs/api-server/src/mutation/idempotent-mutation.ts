@@ -141,11 +141,11 @@ function toStoredResponse<Response>(response: Response): Response {
     return newest as Response;
   }
   if (!isMessage(response, WorkloadSchema)) return response;
-  const stored = clone(WorkloadSchema, response);
-  if (stored.status !== undefined) {
-    stored.status.replicas = [];
-    stored.status.omittedReplicas = 0;
-  }
+  if (response.status === undefined) return response;
+  // A shallow copy: a deep one would take milliseconds for the replicas alone. The unknown fields of
+  // the status are the encoded replicas of a binary call.
+  const { $unknown: encodedReplicas, ...status } = response.status;
+  const stored = { ...response, status: { ...status, replicas: [], omittedReplicas: 0 } };
   return stored as Response;
 }
 

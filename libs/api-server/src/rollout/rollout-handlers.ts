@@ -1,6 +1,7 @@
 import { clone } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   WorkloadSpecSchema,
@@ -29,6 +30,7 @@ import {
   type MutationResult,
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
+import { createResponsePresenter } from '../workload/response-presenter.js';
 import {
   changeWorkload,
   type AdmissionDeps,
@@ -54,10 +56,14 @@ export class RolloutHandlers {
    * Pauses the rollout of the newest version. A repeated call changes nothing.
    * @throws kind `precondition` when the rollout is completed or has failed.
    */
-  pauseRollout(request: PauseRolloutRequest, entry: AuditEntry): Promise<Workload> {
+  pauseRollout(
+    request: PauseRolloutRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.pauseRollout,
-      { request, entry },
+      { request, entry, context },
       decidePause,
     );
   }
@@ -66,10 +72,14 @@ export class RolloutHandlers {
    * Resumes a paused rollout, or retries a failed one.
    * @throws kind `precondition` when the rollout is neither paused nor failed.
    */
-  resumeRollout(request: ResumeRolloutRequest, entry: AuditEntry): Promise<Workload> {
+  resumeRollout(
+    request: ResumeRolloutRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.resumeRollout,
-      { request, entry },
+      { request, entry, context },
       decideResume,
     );
   }
@@ -78,29 +88,45 @@ export class RolloutHandlers {
    * Promotes a rollout that waits for a promotion. A repeated call changes nothing.
    * @throws kind `precondition` when the rollout does not wait, or `version` is another version.
    */
-  promoteRollout(request: PromoteRolloutRequest, entry: AuditEntry): Promise<Workload> {
+  promoteRollout(
+    request: PromoteRolloutRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.promoteRollout,
-      { request, entry },
+      { request, entry, context },
       (workload, control) => decidePromotion(request, workload, control),
     );
   }
 
-  async undoRollout(request: UndoRolloutRequest, entry: AuditEntry): Promise<Workload> {
+  async undoRollout(
+    request: UndoRolloutRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     const call = readJudgedCall(entry.caller, CoordinatorService.method.undoRollout, request);
+    const present = createResponsePresenter(this.deps, context);
     return this.withNewVersion(
+      present,
       await runIdempotent(
         this.deps,
         CoordinatorService.method.undoRollout,
         { request, entry },
-        (view) => changeWorkload(this.deps, view, createUndo(view, request), call),
+        (view) => changeWorkload(this.deps, view, createUndo(view, request), call, present),
       ),
     );
   }
 
-  async restartRollout(request: RestartRolloutRequest, entry: AuditEntry): Promise<Workload> {
+  async restartRollout(
+    request: RestartRolloutRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     const call = readJudgedCall(entry.caller, CoordinatorService.method.restartRollout, request);
+    const present = createResponsePresenter(this.deps, context);
     return this.withNewVersion(
+      present,
       await runIdempotent(
         this.deps,
         CoordinatorService.method.restartRollout,
@@ -111,6 +137,7 @@ export class RolloutHandlers {
             view,
             createRestart(view, request, this.deps.clock.wallTime()),
             call,
+            present,
           ),
       ),
     );
@@ -120,11 +147,14 @@ export class RolloutHandlers {
    * Builds the response again after the commit, so that its status contains the new version.
    * Returns the response unchanged when another change of the workload has followed.
    */
-  private withNewVersion(response: Workload): Workload {
+  private withNewVersion(
+    present: (record: WorkloadRecord) => Workload,
+    response: Workload,
+  ): Workload {
     const { namespace, name, uid, generation } = response;
     const current = this.deps.state.view().workloadByName(namespace, name)?.value;
     const isUnchanged = current?.uid === uid && current.generation === generation;
-    return isUnchanged ? this.deps.presenter.present(current, /* full */ true) : response;
+    return isUnchanged ? present(current) : response;
   }
 
   /**
@@ -136,9 +166,13 @@ export class RolloutHandlers {
     {
       request,
       entry,
-    }: MutatingCall<MessageShape<Request> & WorkloadName & { readonly requestId: string }>,
+      context,
+    }: MutatingCall<MessageShape<Request> & WorkloadName & { readonly requestId: string }> & {
+      readonly context: HandlerContext;
+    },
     decide: (workload: WorkloadRecord, control: ControlRecord) => RolloutUpdate | undefined,
   ): Promise<Workload> {
+    const present = createResponsePresenter(this.deps, context);
     return runIdempotent(
       this.deps,
       method,
@@ -146,7 +180,7 @@ export class RolloutHandlers {
       (view): MutationResult<Workload> => {
         const read = readRollout(view, request);
         const update = decide(read.workload.value, read.control.value);
-        const response = this.deps.presenter.present(read.workload.value, /* full */ true);
+        const response = present(read.workload.value);
         if (update === undefined) return { response };
         const transaction = this.deps.state.transaction();
         putRolloutUpdate(transaction, read, update, request.requestId);

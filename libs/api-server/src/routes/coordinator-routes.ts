@@ -76,17 +76,17 @@ function createNodeRoutes(routes: CallRoutes, { nodes }: CoordinatorHandlers) {
 
 function createWorkloadRoutes(routes: CallRoutes, { workloads }: CoordinatorHandlers) {
   return {
-    createWorkload: routes.changeWorkload(calls.createWorkload, (request, entry) =>
-      workloads.createWorkload(request, entry),
+    createWorkload: routes.changeWorkload(calls.createWorkload, (request, entry, context) =>
+      workloads.createWorkload(request, entry, context),
     ),
-    updateWorkload: routes.changeWorkload(calls.updateWorkload, (request, entry) =>
-      workloads.updateWorkload(request, entry),
+    updateWorkload: routes.changeWorkload(calls.updateWorkload, (request, entry, context) =>
+      workloads.updateWorkload(request, entry, context),
     ),
-    scaleWorkload: routes.changeWorkload(calls.scaleWorkload, (request, entry) =>
-      workloads.scaleWorkload(request, entry),
+    scaleWorkload: routes.changeWorkload(calls.scaleWorkload, (request, entry, context) =>
+      workloads.scaleWorkload(request, entry, context),
     ),
-    deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry) =>
-      workloads.deleteWorkload(request, entry),
+    deleteWorkload: routes.changeWorkload(calls.deleteWorkload, (request, entry, context) =>
+      workloads.deleteWorkload(request, entry, context),
     ),
     planWorkload: routes.readWorkload(calls.planWorkload, (request, context) =>
       workloads.planWorkload(request, context),
@@ -99,20 +99,20 @@ function createWorkloadRoutes(routes: CallRoutes, { workloads }: CoordinatorHand
 
 function createRolloutRoutes(routes: CallRoutes, { rollouts }: CoordinatorHandlers) {
   return {
-    pauseRollout: routes.changeWorkload(calls.pauseRollout, (request, entry) =>
-      rollouts.pauseRollout(request, entry),
+    pauseRollout: routes.changeWorkload(calls.pauseRollout, (request, entry, context) =>
+      rollouts.pauseRollout(request, entry, context),
     ),
-    resumeRollout: routes.changeWorkload(calls.resumeRollout, (request, entry) =>
-      rollouts.resumeRollout(request, entry),
+    resumeRollout: routes.changeWorkload(calls.resumeRollout, (request, entry, context) =>
+      rollouts.resumeRollout(request, entry, context),
     ),
-    promoteRollout: routes.changeWorkload(calls.promoteRollout, (request, entry) =>
-      rollouts.promoteRollout(request, entry),
+    promoteRollout: routes.changeWorkload(calls.promoteRollout, (request, entry, context) =>
+      rollouts.promoteRollout(request, entry, context),
     ),
-    undoRollout: routes.changeWorkload(calls.undoRollout, (request, entry) =>
-      rollouts.undoRollout(request, entry),
+    undoRollout: routes.changeWorkload(calls.undoRollout, (request, entry, context) =>
+      rollouts.undoRollout(request, entry, context),
     ),
-    restartRollout: routes.changeWorkload(calls.restartRollout, (request, entry) =>
-      rollouts.restartRollout(request, entry),
+    restartRollout: routes.changeWorkload(calls.restartRollout, (request, entry, context) =>
+      rollouts.restartRollout(request, entry, context),
     ),
   } satisfies Partial<Coordinator>;
 }

@@ -23,6 +23,7 @@ import {
   WorkloadPlanSchema,
   WorkloadSchema,
   WorkloadStatusSchema,
+  createEncodedMessage,
   createAdminClient,
   createCoordinatorClient,
   createErrorInterceptor,
@@ -40,7 +41,13 @@ import {
   WorkloadRecordSchema,
   type ReplicaRecord,
 } from '@cloudless/api/store';
-import { createSeededRandom, silentLog, type Log, type Random } from '@cloudless/base';
+import {
+  createSeededRandom,
+  definedFields,
+  silentLog,
+  type Log,
+  type Random,
+} from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   copyReplica,
@@ -423,6 +430,14 @@ export class ApiTestBed {
       nodes: this.nodes,
       presenter: {
         ...presenter,
+        presentWithEncodedReplicas: (record) => {
+          const workload = presenter.present(record, true);
+          const replicas = workload.status?.replicas.splice(0) ?? [];
+          const bytes = toBinary(WorkloadStatusSchema, create(WorkloadStatusSchema, { replicas }));
+          const { $unknown } = createEncodedMessage(WorkloadStatusSchema, bytes);
+          Object.assign(workload.status ?? {}, definedFields({ $unknown }));
+          return workload;
+        },
         encode: (record, full) => encodeDelimited(WorkloadSchema, presenter.present(record, full)),
         encodeReplica: (replica) =>
           encodeDelimited(ReplicaStatusSchema, presenter.presentReplica(replica)),

@@ -61,19 +61,20 @@ export interface AdmissionDeps {
 /**
  * Creates the response and the transaction of a call that makes a single change. Without a
  * difference, the result has no transaction.
+ * @param present - Builds the response, see {@link createResponsePresenter}.
  */
 export function changeWorkload(
-  deps: Pick<ApiServerDeps, 'state' | 'presenter'> & WorkloadChangeDeps,
+  deps: Pick<ApiServerDeps, 'state'> & WorkloadChangeDeps,
   view: ClusterView,
   change: WorkloadChange,
   call: JudgedCall,
+  present: (record: WorkloadRecord) => Workload,
 ): MutationResult<Workload> {
-  const { state, presenter } = deps;
   if (change.current !== undefined && !hasChanges(change))
-    return { response: presenter.present(change.current.value, /* full */ true) };
-  const transaction = state.transaction();
+    return { response: present(change.current.value) };
+  const transaction = deps.state.transaction();
   const record = putWorkloadChange(deps, view, transaction, change, call);
-  return { response: presenter.present(record, /* full */ true), transaction };
+  return { response: present(record), transaction };
 }
 
 /** Returns true when the change creates the workload or changes its spec. */

@@ -19,6 +19,7 @@ import { checkFileRefs } from '../files/file-refs.js';
 import { requireWorkload } from '../lookup.js';
 import { withPolicyWarnings } from '../plan/policy-warnings.js';
 import { readJudgedCall, requireOverridePermission } from '../policy/policy-override.js';
+import { createResponsePresenter } from './response-presenter.js';
 import { changeWorkload, type AdmissionDeps } from './workload-change.js';
 import { planDeletion, putDeletion } from './workload-deletion.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
@@ -32,34 +33,51 @@ export class WorkloadHandlers {
     this.access = new CallAccess(deps);
   }
 
-  createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+  createWorkload(
+    request: CreateWorkloadRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     validateSpec(this.deps, request.spec);
     const call = readJudgedCall(entry.caller, CoordinatorService.method.createWorkload, request);
+    const present = createResponsePresenter(this.deps, context);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.createWorkload,
       { request, entry },
-      (view) => changeWorkload(this.deps, view, planCreate(this.deps, view, request), call),
+      (view) =>
+        changeWorkload(this.deps, view, planCreate(this.deps, view, request), call, present),
     );
   }
 
-  updateWorkload(request: UpdateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+  updateWorkload(
+    request: UpdateWorkloadRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     const call = readJudgedCall(entry.caller, CoordinatorService.method.updateWorkload, request);
+    const present = createResponsePresenter(this.deps, context);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.updateWorkload,
       { request, entry },
-      (view) => changeWorkload(this.deps, view, planUpdate(this.deps, view, request), call),
+      (view) =>
+        changeWorkload(this.deps, view, planUpdate(this.deps, view, request), call, present),
     );
   }
 
-  scaleWorkload(request: ScaleWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+  scaleWorkload(
+    request: ScaleWorkloadRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
     const call = readJudgedCall(entry.caller, CoordinatorService.method.scaleWorkload, request);
+    const present = createResponsePresenter(this.deps, context);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.scaleWorkload,
       { request, entry },
-      (view) => changeWorkload(this.deps, view, planScale(view, request), call),
+      (view) => changeWorkload(this.deps, view, planScale(view, request), call, present),
     );
   }
 
@@ -67,14 +85,19 @@ export class WorkloadHandlers {
    * Marks a workload for deletion; the workload reconciler stops its replicas and deletes the
    * records. A repeated call changes nothing.
    */
-  deleteWorkload(request: DeleteWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+  deleteWorkload(
+    request: DeleteWorkloadRequest,
+    entry: AuditEntry,
+    context: HandlerContext,
+  ): Promise<Workload> {
+    const present = createResponsePresenter(this.deps, context);
     return runIdempotent(
       this.deps,
       CoordinatorService.method.deleteWorkload,
       { request, entry },
       (view) => {
         const { current, after } = planDeletion(view, request, this.deps.clock.wallTime());
-        const response = this.deps.presenter.present(after ?? current.value, /* full */ true);
+        const response = present(after ?? current.value);
         if (after === undefined) return { response };
         const transaction = this.deps.state.transaction();
         putDeletion(transaction, current, after);

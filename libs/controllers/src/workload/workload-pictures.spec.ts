@@ -1,4 +1,4 @@
-import { create, fromBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import {
@@ -35,6 +35,13 @@ function expectFresh(): void {
       expect(fromBinary(WorkloadSchema, skipLength(presenter.encode(value, full)))).toEqual(
         presenter.present(value, full),
       );
+  for (const { value } of view.workloads())
+    expect(
+      fromBinary(
+        WorkloadSchema,
+        toBinary(WorkloadSchema, presenter.presentWithEncodedReplicas(value)),
+      ),
+    ).toEqual(presenter.present(value, true));
   for (const { value } of view.replicas())
     expect(fromBinary(ReplicaStatusSchema, skipLength(presenter.encodeReplica(value)))).toEqual(
       presenter.presentReplica(value),

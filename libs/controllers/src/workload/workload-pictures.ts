@@ -146,6 +146,14 @@ export class WorkloadPictures {
     return brief;
   }
 
+  /** Returns the field `replicas` of WorkloadStatus with the messages of replicas. */
+  encodeReplicas(replicas: readonly ReplicaRecord[]): Uint8Array {
+    for (const replica of replicas)
+      writeReplicaStatus(this.writer, REPLICAS_FIELD, replica, this.showNode(replica));
+    this.builtReplicas += replicas.length;
+    return this.writer.finish();
+  }
+
   /**
    * Returns the API message of a replica, behind its length. The last ones are kept, so that the
    * watchers of a change share its bytes.

@@ -6,6 +6,7 @@ import {
   WorkloadSchema,
   WorkloadSpecSchema,
   WorkloadStatusSchema,
+  createEncodedMessage,
   type ReplicaStatus,
   type VersionInfo,
   type Workload,
@@ -96,6 +97,26 @@ export class WorkloadPresenter {
       workload.status.replicas = replicas.map((replica) => this.presentReplica(replica));
       workload.status.versions = this.presentVersions(record);
     }
+    return workload;
+  }
+
+  /**
+   * Builds the message of {@link present} with versions and the oldest replicas for a response in the
+   * binary format. The replicas are encoded in the unknown fields of the status: 1,000 messages
+   * would take a hundred times as long to build and to encode.
+   */
+  presentWithEncodedReplicas(record: WorkloadRecord): Workload {
+    const workload = this.present(record, /* full */ false);
+    const { replicas, omitted } = getListedReplicas(this.state.view(), record.uid);
+    const { $unknown } = createEncodedMessage(
+      WorkloadStatusSchema,
+      this.pictures.encodeReplicas(replicas),
+    );
+    Object.assign(workload.status ?? {}, {
+      omittedReplicas: omitted,
+      versions: this.presentVersions(record),
+      ...definedFields({ $unknown }),
+    });
     return workload;
   }
 
