@@ -62,6 +62,20 @@ describe('ReadyEvents', () => {
     expect(written).toHaveLength(15);
   });
 
+  it('merges the few replicas of each workload when many become ready in one commit', () => {
+    const { written } = write([
+      ...readyEvents(8),
+      ...readyEvents(8, { workload: 'other' }),
+      aReadyEvent(0, { workload: 'single' }),
+    ]);
+    expect(written.map(({ message }) => message)).toEqual([
+      '8 replicas are ready',
+      '8 replicas are ready',
+      'replica web-0 is ready',
+    ]);
+    expect(written[2]).toMatchObject({ workload: 'single', replicaId: 'web-0', replicaIds: [] });
+  });
+
   it.each([
     { name: 'another reason', event: aReadyEvent(1, { reason: 'ReplicaNotReady' }) },
     { name: 'a count', event: aReadyEvent(1, { count: 3 }) },

@@ -2,6 +2,11 @@ import type { EventInit, Transaction } from '@cloudless/cluster-state';
 
 /** Most events about single replicas of one workload in one commit. */
 const MAX_SINGLE_EVENTS = 8;
+/**
+ * Most events about single replicas in one commit while replicas can be merged: a start of many
+ * workloads has a few replicas of each in every commit.
+ */
+const MAX_SINGLE_EVENTS_IN_COMMIT = 16;
 /** The reason of the events that this file merges. */
 const READY = 'ReplicaReady';
 
@@ -12,12 +17,19 @@ const READY = 'ReplicaReady';
  */
 export class ReadyEvents {
   private readonly groups = new Map<string, EventInit[]>();
+  private count = 0;
 
   /** Number of events that {@link flush} adds. */
   get size(): number {
+    const { mostSingle } = this;
     let size = 0;
-    for (const { length } of this.groups.values()) size += length > MAX_SINGLE_EVENTS ? 1 : length;
+    for (const { length } of this.groups.values()) size += length > mostSingle ? 1 : length;
     return size;
+  }
+
+  /** Most replicas of one group that get an event each. */
+  private get mostSingle(): number {
+    return this.count > MAX_SINGLE_EVENTS_IN_COMMIT ? 1 : MAX_SINGLE_EVENTS;
   }
 
   /**
@@ -34,15 +46,18 @@ export class ReadyEvents {
     const group = this.groups.get(key);
     if (group === undefined) this.groups.set(key, [event]);
     else group.push(event);
+    this.count += 1;
     return true;
   }
 
   /** Adds the events to the transaction of the commit. */
   flush(transaction: Transaction): void {
+    const { mostSingle } = this;
     for (const events of this.groups.values())
-      if (events.length > MAX_SINGLE_EVENTS) transaction.event(merge(events));
+      if (events.length > mostSingle) transaction.event(merge(events));
       else for (const event of events) transaction.event(event);
     this.groups.clear();
+    this.count = 0;
   }
 }
 
