@@ -181,11 +181,11 @@ describe('Janitor for events', () => {
     start({ eventBytes: 2_000 });
     await bed.advance(1_000);
     const view = bed.state.view();
-    const replicas = view.replicas.bind(view);
+    const lostReplicas = view.lostReplicas.bind(view);
     let looks = 0;
-    view.replicas = () => {
+    view.lostReplicas = () => {
       looks += 1;
-      return replicas();
+      return lostReplicas();
     };
     await addEvents(200);
     await bed.advance(100);

@@ -173,9 +173,9 @@ export class Janitor {
       )
       .map(([id]): DueRecord => ({ kind: 'plan', id }));
     const tombstones: DueRecord[] = [];
-    for (const read of view.replicas()) {
-      const { lost, lostAt, uid, sequence } = read.value;
-      if (!lost || lostAt === undefined) continue;
+    for (const read of view.lostReplicas()) {
+      const { lostAt, uid, sequence } = read.value;
+      if (lostAt === undefined) continue;
       if (nowMs - timestampMs(lostAt) <= TOMBSTONE_RETENTION_MS) continue;
       const id = toReplicaKeyId(uid, sequence);
       tombstones.push({ kind: 'replica', id, unchangedSince: read });

@@ -78,6 +78,8 @@ export interface ClusterView {
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
   /** Replicas that wait for a node: in phase PENDING, without a node, and not ordered to stop. */
   unplaced(): Iterable<Stored<ReplicaRecord>>;
+  /** Replicas whose node was lost: tombstones, and those that were stopped since. */
+  lostReplicas(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
   readonly nodeCount: number;

@@ -38,6 +38,7 @@ const arbReplica: fc.Arbitrary<Write> = fc
         nodeId: fc.constantFrom('', 'n1', 'n2'),
         phase: fc.integer({ min: 0, max: 7 }),
         desiredRunning: fc.boolean(),
+        lost: fc.boolean(),
       }),
     ),
   )
@@ -233,6 +234,8 @@ function expectSameAsScan(
     ({ value }) => value.nodeId === '' && value.desiredRunning && value.phase === Phase.PENDING,
   );
   expect(idsOf(view.unplaced())).toEqual(idsOf(waiting));
+  const lost = replicas.filter(({ value }) => value.lost);
+  expect(idsOf(view.lostReplicas())).toEqual(idsOf(lost));
   for (const { value } of replicas) expect(view.replica(value.id)?.value.id).toBe(value.id);
   const keys = [...model.keys()].filter((key) => key.startsWith('replica '));
   expect([...view.listIds('replica')].map((id) => `replica ${id}`).sort()).toEqual(keys.sort());

@@ -37,6 +37,7 @@ export class IndexedView extends RecordMaps implements ClusterView {
   changedBytes = 0;
   private readonly replicasByNode: ReplicaGroups = new Map();
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
+  private readonly lostById = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
   private readonly sortedNodeIds = new SortedKeys();
   private readonly sortedRouteKeys = new SortedKeys();
@@ -101,6 +102,10 @@ export class IndexedView extends RecordMaps implements ClusterView {
 
   unplaced(): Iterable<Stored<ReplicaRecord>> {
     return this.unplacedReplicas.values();
+  }
+
+  lostReplicas(): Iterable<Stored<ReplicaRecord>> {
+    return this.lostById.values();
   }
 
   *nodesById(after?: string): Generator<Stored<NodeRecord>, void> {
@@ -333,6 +338,8 @@ export class IndexedView extends RecordMaps implements ClusterView {
     if (before !== undefined && nodeBefore === '') this.unplacedReplicas.delete(before.value.id);
     if (after !== undefined && waitsForNode(after.value))
       this.unplacedReplicas.set(after.value.id, after);
+    if (before?.value.lost === true) this.lostById.delete(before.value.id);
+    if (after?.value.lost === true) this.lostById.set(after.value.id, after);
     if (before !== undefined && after === undefined) this.eventIndex.forgetReplica(before.value.id);
   }
 }
