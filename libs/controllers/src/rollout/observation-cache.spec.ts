@@ -112,19 +112,31 @@ describe('ObservationCache', () => {
     expect(world.observed).toBe(4);
   });
 
-  it('keeps a bounded number of observations, those of the newest passes', () => {
+  it('keeps a bounded number of observations, those of the first workloads that change', () => {
     const world = new TestWorld();
     const replicas = Array.from({ length: 30_000 }, (_, sequence) => aReplica(sequence));
     for (const uid of ['a', 'b', 'c']) world.observe(replicas, uid);
     expect(world.cache.size).toBe(60_000);
     world.observed = 0;
-    for (const uid of ['b', 'c']) world.observe(replicas, uid);
+    for (const uid of ['a', 'b']) world.observe(replicas, uid);
     expect(world.observed).toBe(0);
-    world.observe(replicas, 'a');
+    world.observe(replicas, 'c');
     expect(world.observed).toBe(30_000);
     world.cache.forget('a');
-    world.cache.forget('c');
+    world.cache.forget('b');
     expect(world.cache.size).toBe(0);
+  });
+
+  it('replaces observations that many passes have not used', () => {
+    const world = new TestWorld();
+    const replicas = Array.from({ length: 40_000 }, (_, sequence) => aReplica(sequence));
+    world.observe(replicas, 'unused');
+    for (let pass = 0; pass < 4_096; pass += 1) world.observe([], 'other');
+    world.observe(replicas, 'used');
+    world.observed = 0;
+    world.observe(replicas, 'used');
+    expect(world.observed).toBe(0);
+    expect(world.cache.size).toBe(40_000);
   });
 });
 

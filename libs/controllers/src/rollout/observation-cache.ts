@@ -7,9 +7,17 @@ import { ChangeLog } from '../common/change-log.js';
  * at the same time. Workloads beyond that are observed as a whole in each pass.
  */
 const MAX_KEPT = 65_536;
+/**
+ * Passes over other workloads after which unused observations make room for those of another
+ * workload. While more workloads change than can be kept, those that are kept stay: replacing them in
+ * each pass would find none of them again.
+ */
+const MAX_PASSES_UNUSED = 4_096;
 
 /** Observations of one workload, in the order of its replicas. */
 interface KeptObservations {
+  /** Number of the last pass over the workload. */
+  readonly pass: number;
   readonly minReadyMs: number;
   /** Changes of node records, and of the liveness of nodes, until the observations. */
   readonly nodeChanges: number;
@@ -28,6 +36,8 @@ export class ObservationCache {
   /** The workloads with observations, the least recently used first. */
   private readonly byWorkload = new Map<string, KeptObservations>();
   private count = 0;
+  /** Passes over all workloads so far. */
+  private passes = 0;
   private readonly nodeRecords = new ChangeLog();
 
   /** @param liveness - The changes of the liveness of nodes, which have happened when logged. */
@@ -105,17 +115,26 @@ export class ObservationCache {
     kept: Pick<KeptObservations, 'minReadyMs' | 'records' | 'observations'>,
   ): void {
     this.forget(uid);
-    if (kept.records.length > MAX_KEPT) return;
+    this.passes += 1;
+    if (!this.makeRoom(kept.records.length)) return;
     this.byWorkload.set(uid, {
       ...kept,
+      pass: this.passes,
       nodeChanges: this.nodeRecords.count,
       livenessChanges: this.liveness.count,
     });
     this.count += kept.records.length;
-    for (const other of this.byWorkload.keys()) {
-      if (this.count <= MAX_KEPT) return;
-      this.forget(other);
+  }
+
+  /** @returns False when the observations that are kept leave no room for as many more. */
+  private makeRoom(observations: number): boolean {
+    if (observations > MAX_KEPT) return false;
+    for (const [uid, { pass }] of this.byWorkload) {
+      if (this.count + observations <= MAX_KEPT) return true;
+      if (this.passes - pass <= MAX_PASSES_UNUSED) return false;
+      this.forget(uid);
     }
+    return true;
   }
 }
 
