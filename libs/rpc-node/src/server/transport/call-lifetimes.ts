@@ -48,8 +48,15 @@ export const callCancellerKey: ContextKey<CallCanceller | undefined> = createCon
   description: 'control of the call',
 });
 
-/** Headers with the deadline of a client, in Connect and in gRPC. */
-const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
+/**
+ * Returns true when the client sets a deadline with the header of the protocol of its call, which
+ * Connect enforces. Connect ignores the header of another protocol.
+ * @see https://connectrpc.com/docs/protocol and the gRPC specification, "gRPC over HTTP2"
+ */
+function hasClientDeadline(header: Headers): boolean {
+  const isGrpc = /^application\/grpc/i.test(header.get('content-type') ?? '');
+  return header.has(isGrpc ? 'grpc-timeout' : 'connect-timeout-ms');
+}
 
 /** Time between two checks of the clients of open calls, in milliseconds. */
 const RECHECK_INTERVAL_MS = 1_000;
@@ -85,8 +92,8 @@ export class CallLifetimes {
 
   /**
    * Ends a call when its signal is aborted: the client has gone, or its deadline has passed. A
-   * unary call without a deadline of the client ends after `unaryDeadlineMs`. Logs each error of a
-   * handler that is no ConnectError.
+   * unary call without a deadline of the client in the header of its protocol ends after
+   * `unaryDeadlineMs`. Logs each error of a handler that is no ConnectError.
    */
   readonly interceptor: Interceptor = (next) => async (request) => {
     const call = new AbortableCall(request.signal);
@@ -149,7 +156,7 @@ export class CallLifetimes {
     rpc: string,
   ): { cancel(): void } | undefined {
     // Connect aborts the signal of the request at the deadline of the client
-    if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined;
+    if (hasClientDeadline(header)) return undefined;
     const { clock, unaryDeadlineMs } = this.settings;
     return clock.setTimer(unaryDeadlineMs, () =>
       call.abort(

@@ -7,7 +7,7 @@ import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect
 import { settle } from '@cloudless/base/testing';
 import { CoordinatorService } from '@cloudless/api';
 import { aLog, aServer, serversOfTest } from '../testing/fixture.js';
-import { http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
+import { envelope, http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
 import type { ClientConnection } from './connection.js';
 
 const open = serversOfTest(afterEach);
@@ -48,6 +48,74 @@ describe('startRpcServer', () => {
       rawMessage: 'GetWorkload gave no answer within 30000 ms',
     });
     await aborted.passed;
+  });
+
+  it.each([
+    {
+      name: 'Connect with the timeout of gRPC',
+      type: 'application/json',
+      header: { 'grpc-timeout': '10S' },
+    },
+    {
+      name: 'gRPC with the timeout of Connect',
+      type: 'application/grpc',
+      header: { 'connect-timeout-ms': '10000' },
+    },
+    {
+      name: 'compressed gRPC with the timeout of Connect',
+      type: 'application/GRPC+proto',
+      header: { 'connect-timeout-ms': '10000', 'grpc-encoding': 'gzip' },
+    },
+    {
+      name: 'gRPC-Web with the timeout of Connect',
+      type: 'application/grpc-web+proto',
+      header: { 'connect-timeout-ms': '10000' },
+    },
+  ])('ends a unary call after 30 s: $name', async ({ type, header }) => {
+    const called = aSignal();
+    const { url, clock } = await open({
+      registerRoutes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, () => {
+          called.pass();
+          return new Promise<never>(() => undefined);
+        }),
+    });
+    const response = http2Request(url, {
+      path: '/cloudless.api.CoordinatorService/GetWorkload',
+      headers: { ...header, 'content-type': type },
+      body: type === 'application/json' ? '{}' : envelope(Buffer.alloc(0)),
+    });
+    await called.passed;
+    await clock.advance(30_000);
+    const { status, body, trailers } = await response;
+    expect({ status, text: `${String(trailers['grpc-message'])} ${body.toString()}` }).toEqual({
+      status: type === 'application/json' ? 504 : 200,
+      text: expect.stringContaining('GetWorkload gave no answer within 30000 ms'),
+    });
+  });
+
+  it.each([
+    { name: 'gRPC', type: 'application/grpc', header: { 'grpc-timeout': '60S' } },
+    { name: 'Connect', type: 'application/json', header: { 'connect-timeout-ms': '60000' } },
+  ])('does not end a call of $name whose client sets a longer deadline after 30 s', async (row) => {
+    const [called, mayAnswer] = [aSignal(), aSignal()];
+    const { url, clock } = await open({
+      registerRoutes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, async () => {
+          called.pass();
+          await mayAnswer.passed;
+          return { name: 'web' };
+        }),
+    });
+    const response = http2Request(url, {
+      path: '/cloudless.api.CoordinatorService/GetWorkload',
+      headers: { ...row.header, 'content-type': row.type },
+      body: row.type === 'application/json' ? '{}' : envelope(Buffer.alloc(0)),
+    });
+    await called.passed;
+    await clock.advance(30_000);
+    mayAnswer.pass();
+    expect((await response).body.toString()).toContain('web');
   });
 
   it('sets no deadline for a stream', async () => {
