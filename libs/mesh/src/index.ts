@@ -30,6 +30,7 @@ export { ZoneFeed } from './dns/zone-feed.js';
 export { NetworkModel, toServiceKey } from './model/network-model.js';
 export { ADDRESS_CHECK_MS, MachineAddresses } from './entry/machine-addresses.js';
 export { listExternalAddresses } from './entry/plan-listeners.js';
+export type { ReservableListener } from './entry/plan-listeners.js';
 export type { MachineAddressesOptions } from './entry/machine-addresses.js';
 export type { NetworkChanges, NetworkView } from './model/network-model.js';
 export { listServedRoutes } from './model/served-routes.js';

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { NodeNetworkClient, UpdateEndpointHealthRequestSchema } from '@cloudless/api';
 import type { Clock, Log, Meter, Random, SampledTracer } from '@cloudless/base';
+import type { ReservableListener } from './entry/plan-listeners.js';
 import type { NetworkChanges, NetworkView } from './model/network-model.js';
 import type { EndpointResponse } from './traffic/traffic-counts.js';
 
@@ -200,10 +201,10 @@ export interface NetworkProxyOptions extends ProxyNode {
    */
   readonly listMachineAddresses?: (() => readonly string[]) | undefined;
   /**
-   * Explains, as text for people, which other server of this machine has a TCP port of an address:
-   * services are not served there, and the status has the text as a problem. Undefined: none.
+   * Explains, as text for people, which other server of this machine has the TCP port of a listener:
+   * the service is not served there, and the status has the text as a problem. Undefined: none.
    */
-  readonly explainReserved?: ((address: string, port: number) => string | undefined) | undefined;
+  readonly explainReserved?: ((listener: ReservableListener) => string | undefined) | undefined;
   readonly sockets: ListeningSockets;
   /** Checks endpoints outside the cluster. */
   readonly checkClients: CheckClients;

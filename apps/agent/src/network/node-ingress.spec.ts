@@ -438,9 +438,26 @@ describe('explainIngressAddress', () => {
     { settings: { ingressHttp: at('10.0.0.1', 81) } },
     { settings: { ingressHttp: at('localhost', 80) } },
     { settings: {} },
-  ])('with $settings names $flag for the port 80', ({ settings, flag }) => {
-    const found = ['10.0.0.1', 'fd00::1'].map((each) => explainIngressAddress(settings, each, 80));
+  ])('with $settings names $flag for the external port 80', ({ settings, flag }) => {
+    const found = ['10.0.0.1', 'fd00::1'].map((address) =>
+      explainIngressAddress(settings, { address, port: 80, scope: 'external' }),
+    );
     const expected = flag === undefined ? [] : [`${flag} serves HTTP routes there`];
     expect(found.filter((each) => each !== undefined)).toEqual(expected);
+  });
+
+  it.each([
+    { settings: { ingressHttp: at('0.0.0.0', 30_080) }, flag: '--ingress-http 0.0.0.0:30080' },
+    { settings: { ingressHttps: at('[::]', 30_080) }, flag: '--ingress-https [::]:30080' },
+    { settings: { ingressHttps: at('::', 30_080) }, flag: '--ingress-https :::30080' },
+    { settings: { ingressHttp: at('10.0.0.1', 30_080) }, flag: '--ingress-http 10.0.0.1:30080' },
+    { settings: { ingressHttp: at('10.0.0.2', 30_080) } },
+    { settings: { ingressHttp: at('0.0.0.0', 30_081), ingressHttps: at('[::]', 443) } },
+    { settings: {} },
+  ])('with $settings names $flag for the node port 30080', ({ settings, flag }) => {
+    const listener = { address: '10.0.0.1', port: 30_080, scope: 'node' } as const;
+    expect(explainIngressAddress(settings, listener)).toBe(
+      flag === undefined ? undefined : `${flag} serves HTTP routes there`,
+    );
   });
 });

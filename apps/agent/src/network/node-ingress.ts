@@ -14,6 +14,7 @@ import {
   MachineAddresses,
   type ListeningSockets,
   type NetworkProxy,
+  type ReservableListener,
 } from '@cloudless/mesh';
 import type { CertificateCopies } from './certificate-copies.js';
 import type { ProxySettings } from './control-messages.js';
@@ -31,17 +32,19 @@ const FLAGS = { ingressHttp: '--ingress-http', ingressHttps: '--ingress-https' }
 type IngressSettings = Pick<ProxySettings, keyof typeof FLAGS>;
 
 /**
- * Explains that a setting names an address and TCP port, which are not for services then. A setting
- * with 0.0.0.0 or [::] names none.
+ * Explains that a setting of the ingress has the TCP port of a listener, which is not for a service
+ * then. A setting with 0.0.0.0 or [::] has the port at every address of the machine, and a node port
+ * is a port of the same addresses; but the setting leaves the other addresses of services free.
  */
 export function explainIngressAddress(
   settings: IngressSettings,
-  address: string,
-  port: number,
+  { address, port, scope }: ReservableListener,
 ): string | undefined {
   for (const key of ['ingressHttp', 'ingressHttps'] as const) {
     const at = settings[key];
-    if (at?.port === port && isSameAddress(at.host, address))
+    if (at?.port !== port) continue;
+    const isWildcard = isSameAddress(at.host, '0.0.0.0') || isSameAddress(at.host, '::');
+    if (isWildcard ? scope === 'node' : isSameAddress(at.host, address))
       return `${FLAGS[key]} ${at.host}:${at.port} serves HTTP routes there`;
   }
   return undefined;

@@ -155,7 +155,7 @@ class ProxyProcess implements ControlHandler {
       sockets: this.sockets,
       checkClients: { tcp: checkTcp, http: checkHttp, grpc: checkGrpc },
       listMachineAddresses: () => listHostAddresses(),
-      explainReserved: (address, port) => explainIngressAddress(settings, address, port),
+      explainReserved: (listener) => explainIngressAddress(settings, listener),
       prepareRange: (cidr) => prepareVirtualRange(cidr, this.directory),
       mayListen: (signal) => this.lock.acquire(signal),
       snapshotFile: join(directory, SNAPSHOT_FILE),

@@ -1,5 +1,6 @@
 import { ServiceSpec_Type } from '@cloudless/api';
 import { aService, anEndpoint, TestCluster } from '../testing/test-cluster.js';
+import type { ReservableListener } from './plan-listeners.js';
 import { ADDRESS_CHECK_MS } from './machine-addresses.js';
 import { EXTERNAL_CHECK_MS } from './service-listeners.js';
 
@@ -50,8 +51,10 @@ describe('external addresses of services', () => {
   });
 
   it('are not served at a port that another server of the machine has', async () => {
-    const explainReserved = (address: string, at: number): string | undefined =>
-      address === ADDRESS && at === 80 ? 'the ingress has this address' : undefined;
+    const explainReserved = ({ address, port: at, scope }: ReservableListener) =>
+      address === ADDRESS && at === 80 && scope === 'external'
+        ? 'the ingress has this address'
+        : undefined;
     const a = await cluster.addProxy('a', { explainReserved });
     const port = await cluster.serve((socket) => socket.pipe(socket));
     const ports = ['http', 'other'].map((name) => ({ name, ip: '127.0.0.1', port }));

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { ServiceSpec_Type } from '@cloudless/api';
 import { aService, anEndpoint, TestCluster } from '../testing/test-cluster.js';
+import type { ReservableListener } from './plan-listeners.js';
 import { ADDRESS_CHECK_MS } from './machine-addresses.js';
 
 let cluster: TestCluster;
@@ -32,5 +33,24 @@ describe('node ports', () => {
     held.write('still');
     expect(String(await once(held, 'data'))).toBe('still');
     for (const socket of [held, opened]) socket.destroy();
+  });
+
+  it('are not served at a port that another server of the machine has', async () => {
+    const addresses = ['192.168.1.4', '192.168.1.5'];
+    const explainReserved = ({ address, port, scope }: ReservableListener) =>
+      scope === 'node' && address === addresses[0] && port === NODE_PORT
+        ? 'the ingress has this port'
+        : undefined;
+    const a = await cluster.addProxy('a', {
+      listMachineAddresses: () => addresses,
+      explainReserved,
+    });
+    const port = await cluster.serve((socket) => socket.pipe(socket));
+    await cluster.update({ services: [WEB], endpoints: [anEndpoint('web', 'r1', 'a', port)] });
+    await cluster.clock.advance(ADDRESS_CHECK_MS);
+    expect(addresses.map((address) => a.isListening(address, NODE_PORT))).toEqual([false, true]);
+    expect(a.proxy.status().problems).toEqual([
+      `cannot listen at tcp 192.168.1.4:${NODE_PORT}: the ingress has this port; give service "default/web" another node port`,
+    ]);
   });
 });

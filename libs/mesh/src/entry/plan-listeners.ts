@@ -15,6 +15,9 @@ export interface PlannedListener {
   readonly scope: 'virtual' | 'node' | 'external';
 }
 
+/** The part of a TCP listener by which another server of the machine may have its port. */
+export type ReservableListener = Pick<PlannedListener, 'address' | 'port' | 'scope'>;
+
 /** Returns a text that is equal for listeners that exclude each other. */
 export function listenerKey({ protocol, address, port }: PlannedListener): string {
   return `${protocol} ${address}:${port}`;

@@ -14,7 +14,12 @@ import { formatAddress } from '../stream/proxy-header.js';
 import { resetStream } from '../stream/splice.js';
 import { UdpEntry } from '../udp/udp-entry.js';
 import { DiallingClients } from './dialling-clients.js';
-import { listenerKey, planListeners, type PlannedListener } from './plan-listeners.js';
+import {
+  listenerKey,
+  planListeners,
+  type PlannedListener,
+  type ReservableListener,
+} from './plan-listeners.js';
 import { TcpEntry } from './tcp-entry.js';
 
 /** Delay before an address that could not be listened at is tried again. */
@@ -44,8 +49,8 @@ export interface ServiceListenersOptions {
   readonly sockets: ListeningSockets;
   /** Returns the addresses at which node ports listen. Call `updateNodePorts` after a change. */
   readonly nodePortAddresses: () => readonly string[];
-  /** As in `NetworkProxyOptions`. The answer for an address and port never changes. */
-  readonly explainReserved: (address: string, port: number) => string | undefined;
+  /** As in `NetworkProxyOptions`. The answer for a listener never changes. */
+  readonly explainReserved: (listener: ReservableListener) => string | undefined;
   /** Returns true when a client may use virtual addresses. */
   readonly mayUseVirtual: (clientAddress: string) => boolean;
 }
@@ -177,7 +182,7 @@ export class ServiceListeners {
     const { address, port, protocol } = planned;
     const { sockets, context, explainReserved } = this.options;
     listener.awaitsAddress = false;
-    const reserved = protocol === 'tcp' ? explainReserved(address, port) : undefined;
+    const reserved = protocol === 'tcp' ? explainReserved(planned) : undefined;
     if (reserved !== undefined) return this.refuse(listener, reserved);
     try {
       if (protocol === 'tcp') {
@@ -203,8 +208,9 @@ export class ServiceListeners {
   }
 
   private refuse(listener: Listener, reserved: string): void {
-    const { serviceKey } = listener.planned;
-    listener.problem = `${reserved}; give service "${serviceKey}" another address or port`;
+    const { serviceKey, scope } = listener.planned;
+    const other = scope === 'node' ? 'node port' : 'address or port';
+    listener.problem = `${reserved}; give service "${serviceKey}" another ${other}`;
     this.options.context.log.warn('an address of a service belongs to another server', {
       ...{ address: listenerKey(listener.planned), service: serviceKey, reserved },
     });
