@@ -65,6 +65,7 @@ export {
   createVersionRecord,
 } from './transaction/spec-update.js';
 export type { SpecUpdate } from './transaction/spec-update.js';
+export { listRollbackVersions } from './transaction/rollback-versions.js';
 export {
   NO_PINS,
   describeNewPins,

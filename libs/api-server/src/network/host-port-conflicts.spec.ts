@@ -1,7 +1,18 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { createClient, type Client } from '@connectrpc/connect';
-import { NetworkService, ServiceSpec_Type as Type } from '@cloudless/api';
-import { WorkloadRecordSchema } from '@cloudless/api/store';
+import {
+  NetworkService,
+  ReplicaStatus_Phase as ReplicaPhase,
+  RolloutStatus_Phase as Phase,
+  ServiceSpec_Type as Type,
+  WorkloadSpecSchema,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+} from '@cloudless/api/store';
+import { toVersionKeyId } from '@cloudless/cluster-state';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -74,6 +85,19 @@ describe('host ports of workloads and node ports of services', () => {
     await expect(plan).rejects.toThrow(REFUSED);
   });
 
+  it('a prediction of one workload names the service', async () => {
+    await createWeb();
+    const change = { name: 'proxy', spec: withHostPort(NODE_PORT) };
+    await expect(bed.client.planWorkload(change)).rejects.toThrow(REFUSED);
+  });
+
+  it('a simulation names the service', async () => {
+    await createWeb();
+    const value = { name: 'proxy', spec: withHostPort(NODE_PORT) };
+    const changes = [{ change: { case: 'apply' as const, value } }];
+    await expect(bed.client.simulateCluster({ changes })).rejects.toThrow(REFUSED);
+  });
+
   it('an undo does not bring back a host port that is a node port by now', async () => {
     await bed.client.createWorkload({ name: 'proxy', spec: withHostPort(NODE_PORT) });
     await bed.client.updateWorkload({ name: 'proxy', spec: withHostPort(8080) });
@@ -139,6 +163,88 @@ describe('host ports of workloads and node ports of services', () => {
       .map((hostPort) => ({ containerPort: 80, hostPort }));
     const workload = create(WorkloadRecordSchema, { uid: 'w', name: 'many', spec: { ports } });
     await bed.state.commit(bed.state.transaction().put('workload', 'w', workload));
+    const { spec } = await client.createService({ name: 'web', spec: withNodePort(0) });
+    expect(spec?.ports[0]?.nodePort).toBe(free);
+  });
+});
+
+describe('host ports of earlier versions', () => {
+  /** Creates a workload whose version 1 has the host port, and whose version 2 has another one. */
+  const createVersions = async (control: MessageInitShape<typeof ControlRecordSchema>) => {
+    const { uid } = await bed.client.createWorkload({
+      name: 'proxy',
+      spec: withHostPort(NODE_PORT),
+    });
+    await bed.client.updateWorkload({ name: 'proxy', spec: withHostPort(8080) });
+    const record = create(ControlRecordSchema, { uid, ...control });
+    await bed.state.commit(bed.state.transaction().put('control', uid, record));
+    return uid;
+  };
+  const rollout = { version: 2, fromVersion: 1 };
+  const ROLLED_OUT = { rolloutPhase: Phase.COMPLETED, activeVersion: 2, rollout };
+
+  it.each([
+    {
+      name: 'no decision knows the newest version yet',
+      control: {
+        ...{ rolloutPhase: Phase.COMPLETED, activeVersion: 1 },
+        rollout: { version: 1, fromVersion: 0 },
+      },
+    },
+    {
+      name: 'the newest version is rolled out',
+      control: { rolloutPhase: Phase.IN_PROGRESS, activeVersion: 1, rollout },
+    },
+    {
+      name: 'the rollout of the newest version has failed',
+      control: { rolloutPhase: Phase.FAILED, activeVersion: 1, rollout },
+    },
+    {
+      name: 'traffic is switched, and the rollout has not ended',
+      control: { rolloutPhase: Phase.PAUSED, activeVersion: 2, rollout },
+    },
+  ])('are no node ports while a rollback can restore them: $name', async ({ control }) => {
+    await createVersions(control);
+    await expect(createWeb()).rejects.toThrow(
+      `spec.ports[0].node_port: ${NODE_PORT} is a host port of version 1 of workload default/proxy, which a rollback can restore; complete the rollout of version 2, choose another port, or leave the field out`,
+    );
+    expect([...bed.state.view().nodePorts()].map(([id]) => id)).toEqual(['hostports']);
+  });
+
+  it('are no node ports while a replica of the version runs', async () => {
+    const uid = await createVersions(ROLLED_OUT);
+    await bed.putReplica(`${uid}-1`, { phase: ReplicaPhase.STOPPING, desiredRunning: false });
+    await expect(createWeb()).rejects.toThrow(
+      `spec.ports[0].node_port: ${NODE_PORT} is a host port of version 1 of workload default/proxy, which still has replicas; wait until they have stopped, choose another port, or leave the field out`,
+    );
+    await bed.updateReplica(`${uid}-1`, { phase: ReplicaPhase.STOPPED });
+    await createWeb();
+  });
+
+  it.each([
+    { name: 'no replica of the version exists', replica: undefined },
+    { name: 'its replica is lost', replica: { phase: ReplicaPhase.RUNNING, lost: true } },
+    { name: 'the replica has the newest version', replica: { version: 2 } },
+  ])('are node ports again when the rollout has completed and $name', async ({ replica }) => {
+    const uid = await createVersions(ROLLED_OUT);
+    if (replica !== undefined) await bed.putReplica(`${uid}-1`, replica);
+    await createWeb();
+  });
+
+  it('are not chosen as node ports while a rollback can restore them', async () => {
+    const control = { rolloutPhase: Phase.IN_PROGRESS, activeVersion: 1, rollout };
+    const uid = await createVersions(control);
+    const free = 31_000;
+    const ports = Array.from({ length: 2_768 }, (_, index) => 30_000 + index)
+      .filter((port) => port !== free)
+      .map((hostPort) => ({ containerPort: 80, hostPort }));
+    const earlier = bed.state.view().version(uid, 1)!;
+    const version = { ...earlier, asWritten: create(WorkloadSpecSchema, { ports }) };
+    await bed.state.commit(
+      bed.state
+        .transaction()
+        .put('version', toVersionKeyId(uid, 1), create(VersionRecordSchema, version)),
+    );
     const { spec } = await client.createService({ name: 'web', spec: withNodePort(0) });
     expect(spec?.ports[0]?.nodePort).toBe(free);
   });

@@ -11,7 +11,11 @@ import { CloudlessError } from '@cloudless/base';
 import { toNodePortId, type ClusterView, type Transaction } from '@cloudless/cluster-state';
 import { allocateAddress, allocateNodePort, type AssignedAddress } from '@cloudless/network';
 import type { ApiServerDeps } from '../ports.js';
-import { findHostPortHolders, requireHostPortHolders } from './host-port-conflicts.js';
+import {
+  findHostPortHolders,
+  requireHostPortHolders,
+  type HostPortHolder,
+} from './host-port-conflicts.js';
 import { readNetwork, requireSameNetwork } from './network-settings.js';
 
 export type AddressDeps = Pick<ApiServerDeps, 'clock' | 'random'>;
@@ -106,8 +110,8 @@ export function putNodePorts(
     const isHeld = ({ protocol, nodePort }: ServicePort): boolean =>
       nodePort !== 0 && held.has(toNodePortId(protocol, nodePort));
     const hostPorts = after.ports.every(isHeld)
-      ? new Map<string, string>()
-      : findHostPortHolders(view);
+      ? new Map<string, HostPortHolder>()
+      : findHostPortHolders(view, transaction);
     for (const [index, port] of after.ports.entries()) {
       const { protocol } = port;
       if (isHeld(port)) continue;
@@ -118,7 +122,7 @@ export function putNodePorts(
       if (holder !== undefined)
         throw new CloudlessError(
           'precondition',
-          `${field}: ${wanted} is a host port of workload ${holder}; choose another port, or leave the field out`,
+          `${field}: ${wanted} is a host port of ${holder.description}; ${holder.remedy === undefined ? '' : `${holder.remedy}, `}choose another port, or leave the field out`,
         );
       const result = allocateNodePort(
         {
@@ -149,7 +153,7 @@ export function putNodePorts(
   for (const id of wanted) {
     if (held.has(id)) continue;
     chosen.add(id);
-    requireHostPortHolders(view, transaction);
+    requireHostPortHolders(view, transaction, id, owner.key);
     const record = create(NodePortRecordSchema, { serviceUid: owner.uid, service: owner.key });
     transaction.require('nodeport', id, 'absent').put('nodeport', id, record);
   }

@@ -14,6 +14,7 @@ import {
   type PlanSubject,
   type SimulatedChanges,
 } from '@cloudless/cluster-state';
+import { checkHostPorts } from '../network/host-port-conflicts.js';
 import { startDrain } from '../node/drain.js';
 import { requireNode } from '../node/node-change.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -125,7 +126,9 @@ class ChangeResolver {
     return { nodes, addedNodes, workloads, deletions };
   }
 
-  private addWorkload({ namespace, name, current, spec }: WorkloadChange, place: string): void {
+  private addWorkload(change: WorkloadChange, place: string): void {
+    const { namespace, name, current, spec } = change;
+    checkHostPorts(this.view, change);
     this.claim(`workload ${namespace}/${name}`, place);
     this.workloads.push({ namespace, name, current: current?.value, spec });
   }

@@ -16,6 +16,7 @@ import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import { checkFileRefs } from '../files/file-refs.js';
+import { checkHostPorts } from '../network/host-port-conflicts.js';
 import { requireWorkload } from '../lookup.js';
 import { withPolicyWarnings } from '../plan/policy-warnings.js';
 import { readJudgedCall, requireOverridePermission } from '../policy/policy-override.js';
@@ -117,6 +118,7 @@ export class WorkloadHandlers {
     const planned = planApply(this.deps, view, request);
     const admitted = this.deps.admission.check(view, planned, request.policyOverride?.reason);
     checkFileRefs(view, planned, this.deps.clock.wallTime());
+    checkHostPorts(view, planned);
     const { current, ...change } = planned;
     const plan = this.deps.dryRun.planChange({ ...change, current: current?.value });
     return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));

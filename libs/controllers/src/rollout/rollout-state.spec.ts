@@ -1,9 +1,12 @@
+import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
-import { Rollout_Promotion as Promotion } from '@cloudless/api';
-import { getStepSize } from '@cloudless/rollout';
+import { Rollout_OnFailure as OnFailure, Rollout_Promotion as Promotion } from '@cloudless/api';
+import { ControlRecordSchema } from '@cloudless/api/store';
+import { listRollbackVersions } from '@cloudless/cluster-state';
+import { NO_ROLLOUT, advanceRollout, getStepSize, resolveLimits } from '@cloudless/rollout';
 import { aSpec } from '../testing/test-bed.js';
-import { toRolloutSettings } from './rollout-state.js';
+import { toRolloutSettings, writeRolloutState } from './rollout-state.js';
 
 describe('toRolloutSettings', () => {
   it('converts canary steps, with the weight as the size of a step that has only a weight', () => {
@@ -41,5 +44,39 @@ describe('toRolloutSettings', () => {
         }
       }),
     );
+  });
+});
+
+describe('listRollbackVersions', () => {
+  it('contains the version to which any decision rolls back', () => {
+    const arbVersion = fc.integer({ min: 0, max: 4 });
+    const arbState = fc.record({
+      phase: fc.constantFrom(
+        ...(['starting', 'inProgress', 'paused', 'failed', 'completed', 'rolledBack'] as const),
+      ),
+      ...{ version: arbVersion, fromVersion: arbVersion, activeVersion: arbVersion },
+      ...{ rollsBackFrom: arbVersion, retry: fc.boolean() },
+      strategy: fc.constantFrom(...(['rollingUpdate', 'recreate', 'blueGreen'] as const)),
+    });
+    const arbSituation = fc.record({ version: fc.integer({ min: 1, max: 5 }), sameAs: arbVersion });
+    const settings = toRolloutSettings(aSpec({ rollout: { onFailure: OnFailure.ROLLBACK } }));
+    let rollbacks = 0;
+    fc.assert(
+      fc.property(arbState, arbSituation, (state, { version, sameAs }) => {
+        const before = { ...NO_ROLLOUT, ...state };
+        const { rollBackTo } = advanceRollout(before, {
+          ...{ settings, version, failures: 3, pausedByUser: false, changed: false, nowMs: 1_000 },
+          toCanonical: (each) => (each === version && sameAs !== 0 ? sameAs : each),
+          observed: { ...resolveLimits({ desired: 1 }), replicas: [] },
+        });
+        if (rollBackTo === undefined) return;
+        rollbacks += 1;
+        const control = create(ControlRecordSchema);
+        writeRolloutState(control, before);
+        expect(listRollbackVersions(control)).toContain(rollBackTo);
+      }),
+      { numRuns: 2_000 },
+    );
+    expect(rollbacks).toBeGreaterThan(20);
   });
 });
