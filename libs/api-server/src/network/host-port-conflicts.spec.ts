@@ -4,6 +4,7 @@ import {
   NetworkService,
   ReplicaStatus_Phase as ReplicaPhase,
   RolloutStatus_Phase as Phase,
+  ServiceSpecSchema,
   ServiceSpec_Type as Type,
   WorkloadSpecSchema,
 } from '@cloudless/api';
@@ -12,8 +13,11 @@ import {
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
-import { toVersionKeyId } from '@cloudless/cluster-state';
+import { createSeededRandom } from '@cloudless/base';
+import { toVersionKeyId, type Transaction } from '@cloudless/cluster-state';
 import { ApiTestBed } from '../testing/api-test-bed.js';
+import { requireHostPorts } from './host-port-conflicts.js';
+import { putNewService } from './service-change.js';
 
 let bed: ApiTestBed;
 let client: Client<typeof NetworkService>;
@@ -247,5 +251,66 @@ describe('host ports of earlier versions', () => {
     );
     const { spec } = await client.createService({ name: 'web', spec: withNodePort(0) });
     expect(spec?.ports[0]?.nodePort).toBe(free);
+  });
+});
+
+describe('a host port and a node port of one transaction', () => {
+  const giveHostPorts = (transaction: Transaction, ports: readonly number[], protocol = 0) =>
+    requireHostPorts(bed.state.view(), transaction, {
+      ...{ namespace: 'default', name: 'proxy', current: undefined },
+      spec: create(WorkloadSpecSchema, {
+        ports: ports.map((hostPort) => ({ containerPort: 80, hostPort, protocol })),
+      }),
+    });
+  const giveNodePort = (transaction: Transaction, nodePort: number) => {
+    const spec = create(ServiceSpecSchema, withNodePort(nodePort));
+    const deps = { clock: bed.clock, random: createSeededRandom(1) };
+    const service = { namespace: 'default', name: 'web', spec };
+    return putNewService(deps, bed.state.view(), transaction, service, '').spec?.ports[0]?.nodePort;
+  };
+
+  it.each([
+    {
+      name: 'the host port first',
+      act: (transaction: Transaction) => {
+        giveHostPorts(transaction, [NODE_PORT]);
+        giveNodePort(transaction, NODE_PORT);
+      },
+      message: `spec.ports[0].node_port: ${NODE_PORT} is a host port of workload default/proxy; choose another port, or leave the field out`,
+    },
+    {
+      name: 'the node port first',
+      act: (transaction: Transaction) => {
+        giveNodePort(transaction, NODE_PORT);
+        giveHostPorts(transaction, [NODE_PORT]);
+      },
+      message: `${REFUSED}, or change the node port of the service`,
+    },
+    {
+      name: 'the node port first, which the coordinator chooses',
+      act: (transaction: Transaction) =>
+        giveHostPorts(transaction, [giveNodePort(transaction, 0) ?? 0]),
+      message: /host port 3\d{4} is the node port of service default\/web/,
+    },
+  ])('are refused when they are equal: $name', ({ act, message }) => {
+    expect(() => act(bed.state.transaction())).toThrow(message);
+  });
+
+  it('are different when the coordinator chooses the node port', () => {
+    const transaction = bed.state.transaction();
+    const free = 31_000;
+    const range = Array.from({ length: 2_768 }, (_, index) => 30_000 + index);
+    giveHostPorts(
+      transaction,
+      range.filter((port) => port !== free),
+    );
+    expect(giveNodePort(transaction, 0)).toBe(free);
+  });
+
+  it('may be equal with different protocols, and in different transactions', () => {
+    const transaction = bed.state.transaction();
+    giveHostPorts(transaction, [NODE_PORT], UDP);
+    expect(giveNodePort(transaction, NODE_PORT)).toBe(NODE_PORT);
+    giveHostPorts(bed.state.transaction(), [NODE_PORT]);
   });
 });

@@ -1,5 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { Port_Protocol as Protocol, WorkloadSpecSchema } from '../gen.js';
+import {
+  Port_Protocol as Protocol,
+  ServiceSpec_Type as ServiceType,
+  WorkloadSpecSchema,
+} from '../gen.js';
 import { createExposedSpec, validateExpose } from './exposed-service.js';
 
 const HTTP = { name: 'http', containerPort: 8080 };
@@ -66,5 +70,14 @@ describe('expose of a workload', () => {
     expect(createExposedSpec('web', single)?.ports).toMatchObject([
       { name: 'http', port: 80, targetPort: 'http' },
     ]);
+  });
+
+  it('makes a service at a virtual address, whose ports are no ports of nodes', () => {
+    const ports = [{ ...HTTP, hostPort: 30_080 }];
+    const spec = create(WorkloadSpecSchema, { ports, expose: [{ name: 'http', port: 30_080 }] });
+    expect(createExposedSpec('web', spec)).toMatchObject({
+      type: ServiceType.CLUSTER_IP,
+      ports: [{ port: 30_080, nodePort: 0 }],
+    });
   });
 });

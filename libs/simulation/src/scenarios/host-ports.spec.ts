@@ -1,12 +1,17 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { createClient } from '@connectrpc/connect';
 import {
+  NetworkService,
   RolloutStatus_Phase as RolloutPhase,
+  Rollout_OnFailure as OnFailure,
   Rollout_Strategy as Strategy,
+  ServiceSpec_Type as Type,
   WorkloadSpec_Mode as Mode,
 } from '@cloudless/api';
 import { placementsFit } from '../checks/commit-checkers.js';
 import { TestCluster } from '../index.js';
 import { RandomWorld } from '../test-cluster/random-world.js';
+import { RolloutScenario } from '../test-cluster/rollout-scenario.js';
 import { createWeb, readWeb } from '../test-cluster/web-workload.js';
 
 const capabilities = ['runtime.cri', 'ports.host', 'network.host'];
@@ -281,6 +286,42 @@ describe('update of replicas with a host port on every node', () => {
     await cluster.advance(10_000);
     expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: 2 });
     expect(cluster.violations).toEqual([]);
+  });
+});
+
+describe('host port of a version to which a rollback returns', () => {
+  it('never becomes a node port before the end of the rollout', async () => {
+    const nodePort = 30_080;
+    const scenario = await RolloutScenario.open(3, { capabilities });
+    const { cluster } = scenario;
+    const client = createClient(NetworkService, cluster.transport);
+    const spec = { type: Type.NODE_PORT, ports: [{ port: 80, nodePort }] };
+    const createService = () =>
+      cluster.complete(() => client.createService({ name: 'front', spec }));
+    const withHostPort = (hostPort: number) => ({
+      ...{ command: [], image: 'web:1', ports: [{ containerPort: 80, hostPort }] },
+    });
+    await scenario.create(
+      { onFailure: OnFailure.ROLLBACK, progressDeadline: durationFromMs(3_000) },
+      { ...withHostPort(nodePort), replicas: 2 },
+    );
+    await scenario.observe(1_000);
+
+    scenario.setBehaviour(2, 'unready');
+    await scenario.update(withHostPort(8080));
+    await scenario.observe(1_000);
+    expect(await scenario.rollout()).toMatchObject({ phase: 'IN_PROGRESS', version: 2 });
+    await expect(createService()).rejects.toThrow(
+      `${nodePort} is a host port of version 1 of workload default/web, which a rollback can restore; complete the rollout of version 2`,
+    );
+    await scenario.observe(4_000);
+    expect(await scenario.rollout()).toMatchObject({ phase: 'ROLLED_BACK', version: 3 });
+    await expect(createService()).rejects.toThrow('is a host port of workload default/web;');
+
+    await scenario.update(withHostPort(8081));
+    await scenario.observe(3_000);
+    expect(await scenario.rollout()).toMatchObject({ phase: 'COMPLETED', version: 4 });
+    expect((await createService()).spec?.ports).toMatchObject([{ nodePort }]);
   });
 });
 
