@@ -186,7 +186,6 @@ export default tseslint.config(
         'error',
         { considerDefaultExhaustiveForUnions: true },
       ],
-      'import-x/no-cycle': 'error',
       'import-x/order': [
         'error',
         {

@@ -285,6 +285,7 @@ const steps = {
   // References of documents, comments and texts lead somewhere; retired words do not come back.
   documents: async () =>
     nodeTests(['tools/checks/documents.test.mjs', 'tools/checks/words.test.mjs']),
+  imports: async () => nodeTests(['tools/checks/import-cycles.test.mjs']),
   // The tools that the other steps use.
   tools: async () =>
     nodeTests([
