@@ -289,6 +289,7 @@ const steps = {
   // The tools that the other steps use.
   tools: async () =>
     nodeTests([
+      'tools/jest/code-cache.test.mjs',
       'tools/jest/fast-check.test.mjs',
       'tools/checks/agent-bundles.test.mjs',
       'tools/checks/cli-bundle.test.mjs',

@@ -4,10 +4,13 @@
 // an interceptor of the context, which costs a third of the CPU time of the simulation. A constant
 // of the module costs nothing. So this transform begins each ES module that uses such a name with
 // `const { Map } = globalThis;`, on the first line, which keeps all line numbers.
-const { createHash } = require('node:crypto');
+//
+// Jest and ts-jest keep transformed code for each project apart, although it is the same in all of
+// them: a run without a cache would transform the sources of `libs/base` once for each of the 30
+// projects. So the code is kept once more for all projects, in jest's cache directory.
 const { readFileSync } = require('node:fs');
 const path = require('node:path');
-const { TsJestTransformer } = require('ts-jest');
+const { hashOf, readCached } = require('./code-cache.cjs');
 
 /** Built-in objects that no test replaces. Timers, `Date` and `fetch` are not among them. */
 const BUILT_INS = [
@@ -34,9 +37,24 @@ const BUILT_INS = [
   'WeakMap',
 ];
 
-const THIS_FILE = createHash('sha256').update(readFileSync(__filename)).digest('hex');
-const tsconfig = path.join(__dirname, '..', '..', 'tsconfig.jest.json');
-const tsJest = new TsJestTransformer({ useESM: true, tsconfig, diagnostics: false });
+const root = path.join(__dirname, '..', '..');
+const tsconfig = path.join(root, 'tsconfig.jest.json');
+/** What the code depends on beside the source. */
+const TOOLS = hashOf(
+  ...[__filename, tsconfig, path.join(root, 'tsconfig.base.json')].map((file) =>
+    readFileSync(file, 'utf8'),
+  ),
+  require('ts-jest/package.json').version,
+  require('typescript/package.json').version,
+);
+
+/** Loaded when the first file has to be transformed: most workers find all code in the cache. */
+let tsJest;
+function transpile(text, file, options) {
+  const { TsJestTransformer } = require('ts-jest');
+  tsJest ??= new TsJestTransformer({ useESM: true, tsconfig, diagnostics: false });
+  return tsJest.process(text, file, options).code;
+}
 
 /** Whether the file uses the name, and neither declares nor imports a thing of the same name. */
 function uses(code, name) {
@@ -53,13 +71,14 @@ function withBuiltIns(code) {
 }
 
 module.exports = {
-  getCacheKey(text, file, options) {
-    const inner = file.endsWith('.ts') ? tsJest.getCacheKey(text, file, options) : text;
-    return createHash('sha256').update(THIS_FILE).update(file).update(inner).digest('hex');
+  getCacheKey(text, file, { instrument }) {
+    return hashOf(TOOLS, file, text, String(instrument));
   },
   process(text, file, options) {
     if (!file.endsWith('.ts')) return { code: withBuiltIns(text) };
-    const { code } = tsJest.process(text, file, options);
-    return { code: withBuiltIns(code) };
+    const code = readCached(options.config.cacheDirectory, hashOf(TOOLS, file, text), () =>
+      withBuiltIns(transpile(text, file, options)),
+    );
+    return { code };
   },
 };
