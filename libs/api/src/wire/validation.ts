@@ -1,6 +1,10 @@
 import { create, type DescMessage, type DescService, type Message } from '@bufbuild/protobuf';
 import { pathToString } from '@bufbuild/protobuf/reflect';
-import { createValidator, type Violation as RuleViolation } from '@bufbuild/protovalidate';
+import {
+  createValidator,
+  type Validator,
+  type Violation as RuleViolation,
+} from '@bufbuild/protovalidate';
 import type { Interceptor } from '@connectrpc/connect';
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { AdminService } from '../gen/cloudless/api/admin_pb.js';
@@ -11,8 +15,18 @@ import { mapStream } from './map-stream.js';
 import { describeViolation } from './violation-text.js';
 import { findMalformedTimes } from './well-formed-times.js';
 
-dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) => file));
-const validator = createValidator();
+let validator: Validator | undefined;
+/**
+ * Returns the validator. The first call reads the rules of all messages, which takes tens of
+ * milliseconds; a program that validates nothing does not spend them.
+ */
+function getValidator(): Validator {
+  if (validator === undefined) {
+    dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) => file));
+    validator = createValidator();
+  }
+  return validator;
+}
 
 /**
  * Validates a message against the rules in its proto file.
@@ -23,7 +37,7 @@ export function validateMessage<Desc extends DescMessage>(schema: Desc, message:
   // Malformed times are found first, because the rules cannot be evaluated on them.
   const malformed = [...findMalformedTimes(schema, message)];
   if (malformed.length > 0) throw new InvalidInputError(malformed);
-  const result = validator.validate(schema, message as never);
+  const result = getValidator().validate(schema, message as never);
   if (result.kind === 'valid') return;
   if (result.kind === 'error')
     throw new CloudlessError('internal', 'a validation rule failed to run', {
@@ -84,8 +98,9 @@ function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
  *   of other services are compiled by the first call of each method and block the event loop then.
  */
 export function createValidationInterceptor(services: readonly DescService[] = []): Interceptor {
+  const shared = getValidator();
   for (const { input } of services.flatMap(({ methods }) => methods))
-    validator.validate(input, create(input));
+    shared.validate(input, create(input));
   return (next) => async (request) => {
     if (!request.stream) {
       validateMessage(request.method.input, request.message);
