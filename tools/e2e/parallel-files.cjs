@@ -4,12 +4,15 @@
  * moment of a kill. Every other file runs alone, so a new file is serial until this list names it.
  */
 module.exports = [
+  'authority-rotation',
   'backup',
   'clients',
   'cloudlessctl',
   'cloudlessctl-rollout',
   'drain',
+  'exec-large-results',
   'invalid-input',
+  'join-tokens',
   'logs',
   'observability',
   'packages',
@@ -20,7 +23,13 @@ module.exports = [
   'readme-commands',
   'replica-costs',
   'restored-state',
+  'rolling-update',
+  'rollout-blue-green',
+  'rollout-canary',
+  'secret-canary',
+  'secret-scan',
   'start-up',
+  'store-directory',
   'store-growth',
   'stored-plans',
 ].map((name) => `<rootDir>/src/${name}.e2e.ts`);
