@@ -13,6 +13,7 @@ module.exports = {
     '<rootDir>/examples/embed',
   ],
   testTimeout,
+  testSequencer: '<rootDir>/tools/jest/sequencer.cjs',
   // A worker keeps the module graphs of the files that it has run (Node.js does not free the
   // contexts of ES modules). With a heap of a gigabyte the garbage collector takes most of the time.
   workerIdleMemoryLimit: '400MB',

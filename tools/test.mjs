@@ -291,6 +291,7 @@ const steps = {
     nodeTests([
       'tools/jest/code-cache.test.mjs',
       'tools/jest/fast-check.test.mjs',
+      'tools/jest/sequencer.test.mjs',
       'tools/checks/agent-bundles.test.mjs',
       'tools/checks/cli-bundle.test.mjs',
       'tools/checks/cli-package.test.mjs',
