@@ -279,7 +279,7 @@ const steps = {
   lint: check(
     async () =>
       (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) ||
-      runBuffered('eslint', ['--max-warnings=0', '.']),
+      runBuffered('eslint', ['--max-warnings=0', '-c', 'tools/checks/lint-all.config.mjs', '.']),
   ),
   types: check(() => runBuffered('tsc', ['-b'])),
   // References of documents, comments and texts lead somewhere; retired words do not come back.
