@@ -878,7 +878,7 @@ export const manifestSchema: RootSchema = {
      ]
     },
     "maxRetries": {
-     "description": "Number of restarts in place before the replica has failed and is replaced. Default: 3 with ON_FAILURE, no limit with ALWAYS.",
+     "description": "Number of restarts in place, failed starts included, before the replica has failed and is replaced. Default: 3 with ON_FAILURE, no limit with ALWAYS.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000
@@ -934,7 +934,7 @@ export const manifestSchema: RootSchema = {
      "x-unit": "duration"
     },
     "maxFailedNew": {
-     "description": "Number of restarts and failures of new replicas at which a rollout fails. 0 and 1: the first one fails it. Not together with `maxFailedNewPercent`. Default: 3.",
+     "description": "Number of restarts, failed starts and failures of new replicas at which a rollout fails. 0 and 1: the first one fails it. Not together with `maxFailedNewPercent`. Default: 3.",
      "type": "integer",
      "minimum": 0,
      "maximum": 1000000

@@ -51,6 +51,7 @@ const arbReport = fc.record(
       { requiredKeys: [] },
     ),
     nextStartAt: arbTime,
+    failedStarts: arbInt,
     container: fc.record(
       {
         pid: arbInt,

@@ -78,6 +78,7 @@ function readReport(reader: MessageReader): ReplicaReport | undefined {
     reason: '',
     containerId: '',
     restarts: 0,
+    failedStarts: 0,
     endpoints: [],
     earlierContainerIds: [],
     lastEndReason: '',
@@ -150,6 +151,9 @@ function readField(report: ReplicaReport, reader: MessageReader, tag: number): b
       return readMessage(report.nextStartAt, reader, readTimestamp, (value) => {
         report.nextStartAt = value;
       });
+    case (18 << 3) | VARINT:
+      report.failedStarts = reader.int32();
+      return true;
     case (30 << 3) | DELIMITED:
       return readMessage(report.container, reader, readContainer, (value) => {
         report.container = value;

@@ -42,6 +42,7 @@ describe('copyReplica', () => {
         nextStartAt: fc.option(fc.record({ seconds: fc.bigInt({ min: 0n, max: 9n }) }), {
           nil: undefined,
         }),
+        failedStarts: fc.option(fc.nat(), { nil: undefined }),
       },
       { requiredKeys: [] },
     );

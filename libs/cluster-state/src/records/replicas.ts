@@ -79,9 +79,11 @@ function copyOptionalFields(from: ReplicaRecord, to: ReplicaRecord): void {
   if (from.imagePull !== undefined) to.imagePull = from.imagePull;
   if (from.container !== undefined) to.container = from.container;
   if (from.nextStartAt !== undefined) to.nextStartAt = from.nextStartAt;
+  if (from.failedStarts !== undefined) to.failedStarts = from.failedStarts;
 }
 const COPIED =
-  'createdAt readySince lastExitCode lostAt stopAfter lostAfter imagePull container nextStartAt';
+  'createdAt readySince lastExitCode lostAt stopAfter lostAfter imagePull container nextStartAt ' +
+  'failedStarts';
 assert(optionalFields.join(' ') === COPIED, 'copyOptionalFields does not copy all fields in order');
 
 /**
@@ -121,6 +123,7 @@ export function listReplicaValues(replica: ReplicaRecord, values: unknown[]): vo
   values[28] = replica.container;
   values[29] = replica.nominatedNodeId;
   values[30] = replica.nextStartAt;
+  values[31] = replica.failedStarts;
 }
 
 /** Creates a replica as `create` does, with empty lists that all replicas share. */

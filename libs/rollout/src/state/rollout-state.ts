@@ -132,7 +132,7 @@ export interface RolloutSituation {
   readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
   /** True while a user has paused the rollout of this version. */
   readonly pausedByUser: boolean;
-  /** Number of restarts and failures of the replicas that this rollout created. */
+  /** Number of restarts, failed starts and failures of the replicas that this rollout created. */
   readonly failures: number;
   /** The gate of the current canary step. Absent: not evaluated, which counts as no data. */
   readonly gate?: GateObservation;
