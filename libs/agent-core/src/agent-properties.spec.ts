@@ -240,6 +240,8 @@ class Run {
         expect(isForward(toReplicaPhase(before), toReplicaPhase(report))).toBe(true);
         expect(report.orderRevision >= before.orderRevision).toBe(true);
         expect(report.restarts >= before.restarts).toBe(true);
+        expect(report.failedStarts >= before.failedStarts).toBe(true);
+        expect(report.restarts >= report.failedStarts).toBe(true);
       }
       this.lastReports.set(report.replicaId, report);
     }

@@ -55,6 +55,17 @@ describe('FileAgentStore', () => {
     expect(await readdir(directory)).toEqual(['identity.json', 'replicas', 'reserve']);
   });
 
+  it('loads the failed starts of a replica; undefined when an earlier version has saved it', async () => {
+    const store = new FileAgentStore(directory);
+    await store.load();
+    await store.saveReplica({ ...replica, progress: { ...replica.progress, failedStarts: 1 } });
+    await store.saveReplica({ ...replica, replicaId: 'earlier' });
+    const { replicas } = await new FileAgentStore(directory).load();
+    const loaded = new Map(replicas.map(({ replicaId, progress }) => [replicaId, progress]));
+    expect(loaded.get(replica.replicaId)).toMatchObject({ restarts: 2, failedStarts: 1 });
+    expect(loaded.get('earlier')).not.toHaveProperty('failedStarts');
+  });
+
   it('removes a replica, and ignores an unknown id', async () => {
     const store = new FileAgentStore(directory);
     await store.load();

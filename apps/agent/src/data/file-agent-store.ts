@@ -250,6 +250,9 @@ function toReplica(raw: Raw): StoredReplica {
       reason: readText(rawProgress, 'reason'),
       restarts: readCount(rawProgress, 'restarts'),
       failures: readCount(rawProgress, 'failures'),
+      ...(rawProgress['failedStarts'] === undefined
+        ? {}
+        : { failedStarts: readCount(rawProgress, 'failedStarts') }),
       containerEnded: rawProgress['containerEnded'] === true,
       ready: rawProgress['ready'] === true,
       ...(rawProgress['lastExitCode'] === undefined

@@ -6,7 +6,8 @@ import type { ContainerOwner } from './container-labels.js';
  * Returns the id of one container of a replica. The same start always has the same id, also in the
  * next agent process: when an agent ends after it has sent a start to the runtime, the start of its
  * successor meets the earlier container instead of adding a second container.
- * @param start - `restarts`: restarts in place of the replica before this container.
+ * @param start - `restarts`: restarts in place and failed starts of the replica before this
+ *   container, so that the attempt after a failed start has another id.
  */
 export function createContainerId({
   clusterId,

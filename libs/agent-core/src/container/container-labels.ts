@@ -14,8 +14,10 @@ export interface ContainerOwner {
   readonly slot: number;
   /** Revision of the order by which the container was started. */
   readonly orderRevision: bigint;
-  /** Restarts in place of the replica before this container. */
+  /** Restarts in place and failed starts of the replica before this container. */
   readonly restarts: number;
+  /** How many of `restarts` are failed starts; absent when none is. */
+  readonly failedStarts?: number;
 }
 
 /** Label keys of a container. Labels and annotations of the spec follow under the two prefixes. */
@@ -30,6 +32,7 @@ export const CONTAINER_LABELS = {
   slot: 'cloudless.slot',
   orderRevision: 'cloudless.order-revision',
   restarts: 'cloudless.restarts',
+  failedStarts: 'cloudless.failed-starts',
   labelPrefix: 'cloudless.label/',
   annotationPrefix: 'cloudless.annotation/',
 } as const;
@@ -53,6 +56,9 @@ export function toContainerLabels(
     [CONTAINER_LABELS.slot]: String(owner.slot),
     [CONTAINER_LABELS.orderRevision]: String(owner.orderRevision),
     [CONTAINER_LABELS.restarts]: String(owner.restarts),
+    ...(owner.failedStarts === undefined || owner.failedStarts === 0
+      ? {}
+      : { [CONTAINER_LABELS.failedStarts]: String(owner.failedStarts) }),
     ...withPrefix(CONTAINER_LABELS.labelPrefix, spec.labels),
     ...withPrefix(CONTAINER_LABELS.annotationPrefix, spec.annotations),
   };
@@ -88,7 +94,12 @@ export function fromContainerLabels(
     slot: parseWholeNumber(labels[CONTAINER_LABELS.slot]),
     orderRevision: BigInt(revision),
     restarts: parseWholeNumber(labels[CONTAINER_LABELS.restarts]),
+    ...toFailedStarts(parseWholeNumber(labels[CONTAINER_LABELS.failedStarts])),
   };
+}
+
+function toFailedStarts(failedStarts: number): Pick<ContainerOwner, 'failedStarts'> {
+  return failedStarts === 0 ? {} : { failedStarts };
 }
 
 function parseWholeNumber(text: string | undefined): number {

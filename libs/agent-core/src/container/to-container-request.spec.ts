@@ -409,6 +409,20 @@ describe('toContainerRequest', () => {
 
 describe('fromContainerLabels', () => {
   it.each([
+    { name: 'with failed starts', failedStarts: 2, label: '2', read: 2 },
+    { name: 'without failed starts', failedStarts: 0, label: undefined, read: undefined },
+  ])('reads the labels of a container $name', ({ failedStarts, label, read }) => {
+    const { labels } = toContainerRequest(aStartOrder(), {
+      ...container,
+      restarts: 3,
+      failedStarts,
+    });
+    expect(labels['cloudless.failed-starts']).toBe(label);
+    const owner = fromContainerLabels(labels);
+    expect([owner?.restarts, owner?.failedStarts]).toEqual([3, read]);
+  });
+
+  it.each([
     {},
     {
       'cloudless.cluster': 'c',

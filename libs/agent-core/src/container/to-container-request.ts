@@ -33,8 +33,10 @@ export interface ContainerIdentity {
   readonly clusterId: string;
   readonly nodeId: string;
   readonly containerId: ContainerId;
-  /** Restarts in place before this container; default 0. */
+  /** Restarts in place and failed starts before this container; default 0. */
   readonly restarts?: number;
+  /** How many of `restarts` are failed starts; default 0. */
+  readonly failedStarts?: number;
   /** Lease of the container; set for an exclusive replica. */
   readonly lease?: ContainerLease;
   /** DNS server and variables for services. Absent: the node provides neither. */
@@ -69,6 +71,7 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
       slot: start.slot,
       orderRevision: order.orderRevision,
       restarts: container.restarts ?? 0,
+      failedStarts: container.failedStarts ?? 0,
     },
     spec,
   );

@@ -113,6 +113,10 @@ const rows: readonly Row[] = [
   { metric: 'cloudless_agent_container_exits_total', act: crashContainer },
   { metric: 'cloudless_agent_runtime_event_lag_seconds', act: crashContainer },
   { metric: 'cloudless_agent_replica_restarts_total', act: crashContainer },
+  {
+    metric: 'cloudless_agent_replica_failed_starts_total',
+    act: (testBed) => pullImage(testBed, new CloudlessError('precondition', 'not found')),
+  },
   { metric: 'cloudless_agent_replicas', labels: { ready: 'true' }, act: startReplica },
   { metric: 'cloudless_agent_log_lines_read_total', act: followLogs },
   { metric: 'cloudless_agent_log_read_bytes_total', act: followLogs },
@@ -163,6 +167,20 @@ describe('metrics of an agent', () => {
       expect(await meter.read(metric, labels)).toBeGreaterThan(before);
     },
   );
+
+  it('count a failed start as no restart, and a restart as no failed start', async () => {
+    const meter = new RecordingMeter();
+    const testBed = await createTestBed(meter);
+    const readCounts = async () => [
+      await meter.read('cloudless_agent_replica_restarts_total'),
+      await meter.read('cloudless_agent_replica_failed_starts_total'),
+    ];
+    await pullImage(testBed, new CloudlessError('precondition', 'not found'));
+    expect(await readCounts()).toEqual([0, 1]);
+    await crashContainer(testBed);
+    const [restarts, failedStarts = 0] = await readCounts();
+    expect([restarts, failedStarts > 1]).toEqual([1, true]); // the pull fails again meanwhile
+  });
 
   it('set cloudless_agent_session_connected to 0 when the session ends', async () => {
     const meter = new RecordingMeter();

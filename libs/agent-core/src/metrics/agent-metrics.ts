@@ -1,3 +1,4 @@
+import type { ReplicaReport } from '@cloudless/api';
 import type { Meter } from '@cloudless/base';
 import type { CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
@@ -44,7 +45,8 @@ export function instrumentTransport(
 }
 
 /**
- * Registers gauges that are read when metrics are exposed, and a counter of restarts in place.
+ * Registers gauges that are read when metrics are exposed, and counters of restarts in place and of
+ * failed starts.
  * @returns A function that ends the updates of these metrics.
  */
 export function registerAgentMetrics(
@@ -77,21 +79,28 @@ export function registerAgentMetrics(
   });
   const restarts = meter.counter({
     name: 'cloudless_agent_replica_restarts_total',
-    help: 'Restarts of replicas in place since the start of the agent.',
+    help: 'Restarts of replicas in place since the start of the agent, without failed starts.',
   });
-  const restartsByReplica = new Map(
-    [...agent.replicas.listReports()].map((report) => [report.replicaId, report.restarts]),
+  const failedStarts = meter.counter({
+    name: 'cloudless_agent_replica_failed_starts_total',
+    help: 'Failed starts of replicas that the agent tried again, since the start of the agent.',
+  });
+  const countedByReplica = new Map(
+    [...agent.replicas.listReports()].map((report) => [report.replicaId, countStarts(report)]),
   );
   const unsubscribe = agent.replicas.subscribe({
     onChanged: (replicaId) => {
       const report = agent.replicas.findReport(replicaId);
       if (report === undefined) return;
-      const added = report.restarts - (restartsByReplica.get(replicaId) ?? 0);
-      restartsByReplica.set(replicaId, report.restarts);
-      if (added > 0) restarts.add(added);
+      const before = countedByReplica.get(replicaId) ?? { restarts: 0, failedStarts: 0 };
+      const after = countStarts(report);
+      countedByReplica.set(replicaId, after);
+      if (after.restarts > before.restarts) restarts.add(after.restarts - before.restarts);
+      if (after.failedStarts > before.failedStarts)
+        failedStarts.add(after.failedStarts - before.failedStarts);
     },
     onRefused: () => undefined,
-    onForgotten: ({ replicaId }) => void restartsByReplica.delete(replicaId),
+    onForgotten: ({ replicaId }) => void countedByReplica.delete(replicaId),
   });
   const unregister = meter.onExpose(() => {
     connected.set(agent.connected() ? 1 : 0);
@@ -106,4 +115,15 @@ export function registerAgentMetrics(
     unsubscribe();
     unregister();
   };
+}
+
+/** Returns the restarts without failed starts, which a report counts together, and failed starts. */
+function countStarts({
+  restarts,
+  failedStarts,
+}: Pick<ReplicaReport, 'restarts' | 'failedStarts'>): {
+  readonly restarts: number;
+  readonly failedStarts: number;
+} {
+  return { restarts: restarts - failedStarts, failedStarts };
 }

@@ -40,9 +40,9 @@ export class ContainerStarts {
    * delays no other start.
    */
   prepareAndStart(containerId: ContainerId): void {
-    const { restarts, target } = this.host.current;
+    const { restarts, failedStarts, target } = this.host.current;
     if (target?.usesImage !== true && target?.usesFiles !== true) return this.enqueue(containerId);
-    const start = { containerId, restarts };
+    const start = { containerId, restarts, failedStarts };
     this.preparation = new ReplicaPreparation(this.host.startOrder, start, this.deps, {
       onPull: (pull) => this.host.apply({ kind: 'pullChanged', containerId, pull }),
       onDone: () => this.enqueue(containerId),
@@ -89,7 +89,7 @@ export class ContainerStarts {
   }
 
   private async start(containerId: ContainerId): Promise<void> {
-    const { activity, restarts } = this.host.current;
+    const { activity, restarts, failedStarts } = this.host.current;
     // Meanwhile the replica was forgotten, or an event of the runtime has reported the start.
     if (this.host.isClosed || activity.kind !== 'starting' || activity.containerId !== containerId)
       return;
@@ -100,7 +100,7 @@ export class ContainerStarts {
     const wasAttempted = this.isAttempted(containerId);
     this.attemptedId = containerId;
     try {
-      const start = { containerId, restarts, ...definedFields({ lease }) };
+      const start = { containerId, restarts, failedStarts, ...definedFields({ lease }) };
       const status = await startContainer(this.host.startOrder, start, this.deps);
       for (const problem of status.problems ?? [])
         this.log.warn('container started with a problem', { containerId, error: problem });

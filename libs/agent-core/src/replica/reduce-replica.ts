@@ -8,7 +8,14 @@ import {
   withStoredEnd,
   withUnstoredEnd,
 } from './order-storage.js';
-import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
+import {
+  countRestart,
+  decideRestart,
+  formatDelay,
+  isFailure,
+  toLastEnd,
+  type ContainerEnding,
+} from './restart-decision.js';
 import { isEnded, type ReplicaPhase } from './replica-phase.js';
 import {
   toCurrentContainer,
@@ -490,20 +497,6 @@ function handleEnd(
   return { state: next.state, effects: [...kept.effects, ...next.effects] };
 }
 
-/**
- * Returns the end reason after an exit or a failed start. A failed start has no end reason of its
- * own: it only replaces the end reason of a previous container.
- */
-function toLastEnd(
-  state: ReplicaState,
-  ending: ContainerEnding,
-): Pick<ReplicaState, 'lastEndReason'> {
-  if (ending.kind === 'exited') return { lastEndReason: ending.reason };
-  return state.lastEndReason === undefined
-    ? {}
-    : { lastEndReason: `not started: ${ending.reason}` };
-}
-
 /** Finishes the replica or restarts it after a delay, by the restart policy. */
 function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTransition {
   if (state.stop !== undefined) return finish(state, 'stopped', ending.reason);
@@ -520,7 +513,7 @@ function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTr
     state: {
       ...state,
       activity: { kind: 'backingOff' },
-      restarts: state.restarts + 1,
+      ...countRestart(state, ending),
       failures,
       reason,
     },

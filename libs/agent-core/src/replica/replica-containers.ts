@@ -57,8 +57,10 @@ export function isUncertain(reason: unknown): boolean {
 /** One start of a container of a replica. */
 export interface ContainerStart {
   readonly containerId: ContainerId;
-  /** Restarts in place of the replica before this container. */
+  /** Restarts in place and failed starts of the replica before this container. */
   readonly restarts: number;
+  /** How many of `restarts` are failed starts. */
+  readonly failedStarts: number;
   /** Set for an exclusive replica. */
   readonly lease?: ContainerLease;
 }

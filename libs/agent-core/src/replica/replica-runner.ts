@@ -396,7 +396,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   private logChange(before: ReplicaState, event: ReplicaEvent): void {
-    const { phase, ready, reason, container, restarts, activity } = this.state;
+    const { phase, ready, reason, container, restarts, failedStarts, activity } = this.state;
     const killed = activity.kind === 'killing' && before.activity.kind !== 'killing';
     if (phase === before.phase && ready === before.ready && restarts === before.restarts && !killed)
       return;
@@ -406,6 +406,7 @@ export class ReplicaRunner implements ReplicaHost {
       ready,
       reason,
       restarts,
+      failedStarts,
       containerId: container?.id,
     });
   }

@@ -154,7 +154,16 @@ export interface ReplicaState {
   readonly activity: Activity;
   readonly ready: boolean;
   readonly reason: string;
+  /**
+   * Times that the replica was started, or will be started, again: restarts in place and failed
+   * starts. Each attempt has its own number, so each has its own container id.
+   */
   readonly restarts: number;
+  /**
+   * How many of `restarts` follow a start that failed before the container ran. A call that the
+   * runtime did not answer is no failed start.
+   */
+  readonly failedStarts: number;
   /** Consecutive exits and failed starts; determines the back-off. */
   readonly failures: number;
   readonly lastExitCode?: number;
@@ -305,6 +314,7 @@ export function createReplicaState(replicaId: string, workloadUid: string): Repl
     ready: false,
     reason: '',
     restarts: 0,
+    failedStarts: 0,
     failures: 0,
     lastLines: [],
     ended: [],

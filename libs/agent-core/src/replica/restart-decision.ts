@@ -1,5 +1,6 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
 import { formatRestartReason } from '@cloudless/api';
+import type { ReplicaState } from './replica-state.js';
 import type { ReplicaTarget } from './replica-target.js';
 
 /** Delays between restarts in place: at most 5 min, as in Kubernetes. */
@@ -69,6 +70,31 @@ export function decideRestart(
     failures: previousFailures + 1,
     reason: formatRestartReason(reason, formatDelay(delayMs)),
   };
+}
+
+/** Returns the counts of a replica that is started again after an exit or a failed start. */
+export function countRestart(
+  { restarts, failedStarts }: Pick<ReplicaState, 'restarts' | 'failedStarts'>,
+  ending: ContainerEnding,
+): Pick<ReplicaState, 'restarts' | 'failedStarts'> {
+  return {
+    restarts: restarts + 1,
+    failedStarts: ending.kind === 'notStarted' ? failedStarts + 1 : failedStarts,
+  };
+}
+
+/**
+ * Returns the end reason after an exit or a failed start. A failed start has no end reason of its
+ * own: it only replaces the end reason of a previous container.
+ */
+export function toLastEnd(
+  state: Pick<ReplicaState, 'lastEndReason'>,
+  ending: ContainerEnding,
+): Pick<ReplicaState, 'lastEndReason'> {
+  if (ending.kind === 'exited') return { lastEndReason: ending.reason };
+  return state.lastEndReason === undefined
+    ? {}
+    : { lastEndReason: `not started: ${ending.reason}` };
 }
 
 /** Formats a delay for people: `200 ms`, `1.6 s`, `5 min`. */

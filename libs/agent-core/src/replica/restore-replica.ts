@@ -1,6 +1,6 @@
 import type { ContainerStatus } from '@cloudless/runtime';
 import { definedFields, backoffDelayMs, type ContainerId } from '@cloudless/base';
-import type { StoredReplica } from '../store/agent-store.js';
+import type { StoredProgress, StoredReplica } from '../store/agent-store.js';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaTarget } from './replica-target.js';
@@ -70,7 +70,7 @@ export function restoreReplica(input: RestoreInput): ReplicaTransition {
     ...definedFields({ target }),
     phase: progress.phase,
     reason: progress.reason,
-    restarts: Math.max(progress.restarts, readRestarts(running ?? oldestFirst.at(-1))),
+    ...readRestarts(progress, running ?? oldestFirst.at(-1)),
     failures: progress.failures,
     ...definedFields({
       lastExitCode: progress.lastExitCode,
@@ -108,6 +108,7 @@ export function restoreUnlisted({
     phase: stop === undefined || isFinal ? progress.phase : 'stopping',
     reason: isFinal ? progress.reason : REASON_UNLISTED,
     restarts: progress.restarts,
+    failedStarts: progress.failedStarts ?? 0,
     failures: progress.failures,
     ...definedFields({
       lastExitCode: progress.lastExitCode,
@@ -137,6 +138,7 @@ export function restoreOrphan(
     phase: 'running',
     reason: 'this agent has no order for the replica',
     restarts: owner?.restarts ?? 0,
+    failedStarts: owner?.failedStarts ?? 0,
     ...toContainerField(newest),
   };
   const cleaned = cleanUpContainers(base, oldestFirst, running);
@@ -335,11 +337,18 @@ function toContainerField(
 }
 
 /**
- * Reads the restart count from the container labels. The labels have the current count even when
- * the last progress could not be stored.
+ * Reads the restarts and failed starts from the stored progress and the container labels. The labels
+ * have the current counts even when the last progress could not be stored.
  */
-function readRestarts(status: ContainerStatus | undefined): number {
-  return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);
+function readRestarts(
+  progress: StoredProgress,
+  newest: ContainerStatus | undefined,
+): Pick<ReplicaState, 'restarts' | 'failedStarts'> {
+  const owner = newest === undefined ? undefined : fromContainerLabels(newest.labels);
+  return {
+    restarts: Math.max(progress.restarts, owner?.restarts ?? 0),
+    failedStarts: Math.max(progress.failedStarts ?? 0, owner?.failedStarts ?? 0),
+  };
 }
 
 function sortByStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {

@@ -46,6 +46,7 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     phase: state.phase,
     reason: state.reason,
     restarts: state.restarts,
+    ...(state.failedStarts === 0 ? {} : { failedStarts: state.failedStarts }),
     failures: state.failures,
     ...definedFields({ lastExitCode: state.lastExitCode, lastEndReason: state.lastEndReason }),
     ...(state.lastLines.length === 0 ? {} : { lastLines: state.lastLines }),

@@ -52,6 +52,7 @@ export function toReplicaReport(current: ReplicaState): ReplicaReport {
     reason: state.reason,
     containerId: container?.id ?? '',
     restarts: state.restarts,
+    failedStarts: state.failedStarts,
     endpoints: isRunning
       ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint))
       : [],

@@ -54,8 +54,10 @@ export interface StoredReplica {
 export interface StoredProgress {
   readonly phase: ReplicaPhase;
   readonly reason: string;
-  /** Restarts in place. */
+  /** Restarts in place and failed starts. */
   readonly restarts: number;
+  /** How many of `restarts` are failed starts; absent when none is. */
+  readonly failedStarts?: number;
   /** Consecutive exits and failed starts; determines the back-off. */
   readonly failures: number;
   readonly lastExitCode?: number;
