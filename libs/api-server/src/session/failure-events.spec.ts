@@ -80,6 +80,32 @@ describe('event of a replica that could not be started', () => {
     ]);
   });
 
+  it.each([
+    {
+      name: 'could not be started again when only failed starts were added',
+      added: { restarts: 3, failedStarts: 2 },
+      message: `replica w-1 could not be started: ${REASON}`,
+    },
+    {
+      name: 'ended when a container ended too',
+      added: { restarts: 3, failedStarts: 1 },
+      message: `replica w-1 ended (not started: ${REASON}) and was restarted`,
+    },
+  ])('says that a replica that has run $name', async ({ added, message }) => {
+    await open(RestartMode.ALWAYS);
+    const report = {
+      replicaId: 'w-1',
+      phase: Phase.RUNNING,
+      reason: REASON,
+      lastEndReason: `not started: ${REASON}`,
+    };
+    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, restarts: 1 }));
+    await reports.flushed('node-1');
+    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, ...added }));
+    await reports.flushed('node-1');
+    expect([...state.view().events()].at(-1)).toMatchObject({ message });
+  });
+
   it('is left to the workload reconciler when the failed replica is replaced', async () => {
     await open(RestartMode.ALWAYS);
     const report = {

@@ -80,6 +80,7 @@ export function mergeReport(
     endpoints: report.endpoints,
     earlierContainerIds: report.earlierContainerIds,
     ...toNextStartChange(record, hasEnded ? undefined : report.nextStartAt),
+    ...toFailedStartsChange(record, report),
   });
   if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
@@ -106,6 +107,19 @@ function toNextStartChange(
 ): Pick<Parameters<typeof copyReplica>[1], 'nextStartAt'> {
   if (after !== undefined) return { nextStartAt: shareTime(after) };
   return before === undefined ? {} : { nextStartAt: undefined };
+}
+
+/**
+ * Returns the change of the failed starts, which never decrease and are never more than the restarts
+ * that contain them, whatever an agent reports. Empty without a change, as {@link
+ * toNextStartChange}.
+ */
+function toFailedStartsChange(
+  { failedStarts: before = 0, restarts }: ReplicaRecord,
+  report: ReplicaReport,
+): Pick<Parameters<typeof copyReplica>[1], 'failedStarts'> {
+  const failedStarts = Math.min(report.failedStarts, Math.max(restarts, report.restarts));
+  return failedStarts > before ? { failedStarts } : {};
 }
 
 /** Returns true when {@link mergeReport} has changed nothing. */

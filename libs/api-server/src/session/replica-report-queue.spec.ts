@@ -129,6 +129,24 @@ describe('mergeReport', () => {
       reported: { phase: Phase.RUNNING, restarts: 2, nextStartAt: timestampFromMs(9_000) },
       expected: { nextStartAt: timestampFromMs(9_000) },
     },
+    {
+      name: 'stores failed starts beside the restarts that contain them',
+      stored: { restarts: 1 },
+      reported: { phase: Phase.RUNNING, restarts: 3, failedStarts: 2 },
+      expected: { restarts: 3, failedStarts: 2 },
+    },
+    {
+      name: 'keeps the failed starts when an agent of an earlier version reports none',
+      stored: { restarts: 3, failedStarts: 2 },
+      reported: { phase: Phase.RUNNING, restarts: 4 },
+      expected: { restarts: 4, failedStarts: 2 },
+    },
+    {
+      name: 'stores at most as many failed starts as restarts',
+      stored: {},
+      reported: { phase: Phase.RUNNING, restarts: 1, failedStarts: 7 },
+      expected: { restarts: 1, failedStarts: 1 },
+    },
   ])('$name', ({ stored, reported, expected }) => {
     const once = mergeReport(aRecord(stored), aReport(reported), 1_000, /* hasNewestOrder */ true);
     expect(once).toMatchObject(expected);
@@ -149,13 +167,22 @@ describe('mergeReport', () => {
   });
 });
 
+describe('mergeReport of a replica without failed starts', () => {
+  it.each([0, -1])('adds no field to the record when the agent reports %i', (failedStarts) => {
+    const report = aReport({ phase: Phase.RUNNING, restarts: 2, failedStarts });
+    const merged = mergeReport(aRecord({}), report, 1_000, /* hasNewestOrder */ true);
+    expect(merged).not.toHaveProperty('failedStarts');
+  });
+});
+
 describe('isSameRecord', () => {
   const few = <Value>(...values: Value[]) =>
     fc.constantFrom<Value | undefined>(undefined, ...values);
   const arbReport = fc.record({
     phase: fc.constantFrom(Phase.STARTING, Phase.RUNNING),
     ready: fc.boolean(),
-    restarts: few(1),
+    restarts: few(1, 2),
+    failedStarts: few(1, 2),
     endpoints: few([{ portName: 'http', port: 80 }], [{ portName: 'http', port: 81 }]),
     earlierContainerIds: few(['c0'], ['c0', 'c1']),
     container: few({ pid: 1 }, { pid: 2 }, { pid: 1, startedAt: timestampFromMs(5) }),

@@ -57,7 +57,7 @@ function createEvent(
   after: ReplicaRecord,
   subject: EventSubject,
 ): EventInit | undefined {
-  if (after.restarts > before.restarts && after.phase === Phase.STARTING) {
+  if (after.restarts > before.restarts && isFailedStart(before, after)) {
     const message = `replica ${after.id} could not be started: ${after.reason}`;
     return { ...subject, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
   }
@@ -97,6 +97,15 @@ function createEvent(
     };
   }
   return after.ready && !before.ready ? createReadyEvent(subject, after.id) : undefined;
+}
+
+/**
+ * Returns true when a replica with more restarts has only had failed starts: no container ran and
+ * ended. The phase decides for an agent of an earlier version, which does not report failed starts.
+ */
+function isFailedStart(before: ReplicaRecord, after: ReplicaRecord): boolean {
+  const failedStarts = (after.failedStarts ?? 0) - (before.failedStarts ?? 0);
+  return after.phase === Phase.STARTING || failedStarts === after.restarts - before.restarts;
 }
 
 /** Lists the fields one by one, which is faster than a copy: a start has this event only. */

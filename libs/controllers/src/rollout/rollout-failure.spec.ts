@@ -22,6 +22,16 @@ describe('countFailures', () => {
   }>([
     { name: 'a running replica', replica: {}, failures: 0 },
     { name: 'a restarted replica', replica: { restarts: 2 }, failures: 2 },
+    {
+      name: 'a restarted replica with failed starts',
+      replica: { restarts: 3, failedStarts: 2 },
+      failures: 3,
+    },
+    {
+      name: 'a replica that never ran',
+      replica: { phase: Phase.STARTING, restarts: 2, failedStarts: 2 },
+      failures: 2,
+    },
     { name: 'a failed replica', replica: { phase: Phase.FAILED }, failures: 1 },
     {
       name: 'a failed replica with earlier restarts',

@@ -15,11 +15,12 @@ export interface FailureSources {
 }
 
 /**
- * Returns the number of failures of a replica that the current rollout created: its restarts, plus
- * one when the replica itself has failed. The loss of its node does not count. Returns 0 for every
+ * Returns the number of failures of a replica that the current rollout created: its restarts and
+ * failed starts, plus one when the replica itself has failed. The loss of its node does not count. Returns 0 for every
  * other replica.
  */
 export function countFailures(sources: FailureSources, replica: ReplicaRecord): number {
+  // `restarts` contains the failed starts, also those of an agent that does not report them apart.
   const failures = replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
   return failures > 0 && isCreatedByRollout(sources, replica) ? failures : 0;
 }

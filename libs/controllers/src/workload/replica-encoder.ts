@@ -15,6 +15,14 @@ export function toShownReason(replica: ReplicaRecord): string {
   return isPreempted(replica) && isLive(replica) ? replica.stopReason : replica.reason;
 }
 
+/**
+ * Returns the restarts that users see: without failed starts, which the record counts too so that
+ * rollouts, gates and coordinators of earlier versions judge both.
+ */
+export function toShownRestarts({ restarts, failedStarts = 0 }: ReplicaRecord): number {
+  return restarts - failedStarts;
+}
+
 /** Returns the next start that users see: none once the replica is ordered to stop. */
 export function toShownNextStart(replica: ReplicaRecord): ReplicaRecord['nextStartAt'] {
   return replica.desiredRunning && isLive(replica) ? replica.nextStartAt : undefined;
@@ -41,7 +49,7 @@ export function writeReplicaStatus(
   writer.string(7, replica.nodeId);
   writer.string(8, zone);
   writer.string(9, replica.containerId);
-  writer.int32(10, replica.restarts);
+  writer.int32(10, toShownRestarts(replica));
   for (const { portName, ip, port, $unknown } of replica.endpoints) {
     const endpoint = writer.begin(11);
     writer.string(1, portName);
@@ -60,6 +68,7 @@ export function writeReplicaStatus(
   if (replica.imagePull !== undefined) writeImagePull(writer, 19, replica.imagePull);
   writer.bool(20, isTombstone(replica));
   writer.timestamp(21, toShownNextStart(replica));
+  writer.int32(22, replica.failedStarts ?? 0);
   if (replica.container !== undefined) writeContainer(writer, 30, replica.container);
   writer.end(start);
 }

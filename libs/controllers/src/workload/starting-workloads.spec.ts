@@ -77,6 +77,7 @@ describe('StartingWorkloads', () => {
 
   it.each([
     { name: 'a restart', changes: { restarts: 1 } },
+    { name: 'a failed start', changes: { restarts: 1, failedStarts: 1 } },
     { name: 'a failure', changes: { phase: Phase.FAILED } },
     { name: 'a stop order', changes: { desiredRunning: false } },
     { name: 'the loss of the node', changes: { lost: true } },

@@ -53,7 +53,7 @@ const range = (first: number, last: number): number[] =>
 
 const arbText = fc.constantFrom('', 'crashed', 'ü', 'a long reason '.repeat(30));
 const arbTime = fc.option(fc.nat(4_000_000_000).map(timestampFromMs), { nil: undefined });
-const arbFields = fc.record({
+const arbReplicaFields = fc.record({
   nodeId: fc.constantFrom('', ...NODES),
   phase: fc.integer({ min: 0, max: 7 }),
   ready: fc.boolean(),
@@ -62,6 +62,7 @@ const arbFields = fc.record({
   reason: arbText,
   slot: fc.nat(300),
   restarts: fc.nat(),
+  failedStarts: fc.option(fc.nat(3), { nil: undefined }),
   readySince: arbTime,
   lastExitCode: fc.option(fc.integer({ min: -1, max: 255 }), { nil: undefined }),
   lastEndReason: arbText,
@@ -96,6 +97,11 @@ const arbFields = fc.record({
   ),
   nextStartAt: arbTime,
 });
+/** Fields of a replica that counts its failed starts among its restarts. */
+const arbFields = arbReplicaFields.map((fields) => ({
+  ...fields,
+  restarts: Math.max(fields.restarts, fields.failedStarts ?? 0),
+}));
 const arbStep = fc.oneof(
   {
     weight: 4,
@@ -171,7 +177,7 @@ describe('pictures of workloads', () => {
   });
 
   it.each([
-    { schema: ReplicaStatusSchema, written: [...range(1, 21), 30] },
+    { schema: ReplicaStatusSchema, written: [...range(1, 22), 30] },
     { schema: EndpointSchema, written: range(1, 3) },
     { schema: ImagePullStatusSchema, written: range(1, 6) },
     { schema: ContainerFactsSchema, written: range(1, 6) },

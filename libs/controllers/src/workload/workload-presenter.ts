@@ -27,7 +27,7 @@ import type { NodeDirectory } from '../node/node-directory.js';
 import { toGateStatus } from '../rollout/gate/gate-status.js';
 import type { RolloutGates } from '../rollout/gate/rollout-gates.js';
 import { findTargetsOfWorkload, type GlobalTargetSources } from '../rollout/global-targets.js';
-import { toShownNextStart, toShownReason } from './replica-encoder.js';
+import { toShownNextStart, toShownReason, toShownRestarts } from './replica-encoder.js';
 import { describeTemplateChanges, summarizeTemplate } from './template-changes.js';
 import { WorkloadPictures } from './workload-pictures.js';
 import { toWorkloadStatus } from './workload-status.js';
@@ -180,7 +180,8 @@ export class WorkloadPresenter {
       nodeId: replica.nodeId,
       zone: node === undefined ? '' : getZone(node),
       containerId: replica.containerId,
-      restarts: replica.restarts,
+      restarts: toShownRestarts(replica),
+      failedStarts: replica.failedStarts ?? 0,
       endpoints: replica.endpoints,
       stale: replica.nodeId !== '' && !this.nodes.isAlive(replica.nodeId),
       leaving: !replica.desiredRunning && isLive(replica),

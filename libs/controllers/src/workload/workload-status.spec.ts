@@ -76,6 +76,22 @@ describe('the status of a workload with replicas in back-off', () => {
     expect(present()?.replicas[0]?.nextStartAt).toBeUndefined();
   });
 
+  it.each([
+    {
+      name: 'without the failed starts that the record counts among them',
+      counts: { restarts: 5, failedStarts: 4 },
+      shown: { restarts: 1, failedStarts: 4 },
+    },
+    {
+      name: 'with the failed starts when an agent of an earlier version does not report them',
+      counts: { restarts: 5 },
+      shown: { restarts: 5, failedStarts: 0 },
+    },
+  ])('shows the restarts of a replica $name', async ({ counts, shown }) => {
+    await open([{ ...STARTING, ...counts }]);
+    expect(present()?.replicas[0]).toMatchObject(shown);
+  });
+
   it('has the phase and the counts that it has without back-off', async () => {
     await open([READY, backingOff('exit code 1')]);
     const { reason: _reason, replicas: _replicas, ...status } = present() ?? { reason: '' };

@@ -58,6 +58,13 @@ it('are rates of all replicas together, averages of a replica, and quantiles', (
   }
 });
 
+it('count failed starts as restarts, for gates on a version that has never run', () => {
+  const replicas = [{ restarts: 2, failedStarts: 2 }, { restarts: 1 }].map((counts) =>
+    create(ReplicaRecordSchema, { id: 'r1', nodeId: 'n1', ...counts }),
+  );
+  expect(compute({ replicas }).restarts).toBe(3);
+});
+
 it.each([
   [
     'what went wrong, while nothing was tried',

@@ -38,7 +38,7 @@ export function computeFigures(
   };
   return (figure) => {
     switch (figure) {
-      case 'restarts':
+      case 'restarts': // contains the failed starts
         return replicas.reduce((total, { restarts }) => total + restarts, 0);
       case 'cpu_millis':
         return averageUsage(({ cpuMillis }) => cpuMillis);
