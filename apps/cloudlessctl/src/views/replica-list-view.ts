@@ -3,7 +3,7 @@ import { formatAge, formatBytes, formatCpu } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell, Column, Row } from '../output/table.js';
-import { formatReplicaReason, toReplicaPhaseCell } from './replica-view.js';
+import { formatReplicaReason, haveFailedStarts, toReplicaPhaseCell } from './replica-view.js';
 
 /** A replica with the names of its workload. */
 export interface PlacedReplica {
@@ -25,6 +25,7 @@ export function getReplicaListColumns(wide: boolean): readonly (Column | string)
     'READY',
     { header: 'NODE', fit: 'shorten' },
     { header: 'RESTARTS', dropOrder: 3 },
+    ...(wide ? ['FAILED STARTS'] : []),
     { header: 'AGE', dropOrder: 2, usualWidth: '59m59s'.length },
     ...(wide ? ['VERSION', 'SLOT', 'ZONE', 'CONTAINER', 'ENDPOINTS'] : []),
     { header: 'REASON', fit: 'wrap' },
@@ -38,7 +39,8 @@ export function toReplicaListRow(
   style: Style,
   wide: boolean,
 ): readonly (Cell | string)[] {
-  const { id, ready, nodeId, restarts, createdAt, version, slot, zone, containerId } = replica;
+  const { id, ready, nodeId, restarts, failedStarts, createdAt } = replica;
+  const { version, slot, zone, containerId } = replica;
   const endpoints = replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`);
   const extra = [
     String(version),
@@ -55,6 +57,7 @@ export function toReplicaListRow(
     ready ? 'yes' : 'no',
     nodeId,
     String(restarts),
+    ...(wide ? [String(failedStarts)] : []),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
     formatReplicaReason(replica, nowMs),
@@ -75,12 +78,16 @@ export function formatReplicaList(
   return formatTable(getReplicaListColumns(wide), rows, style, { wide });
 }
 
-/** Formats the replicas of one node as a table, with the resources that each requests. */
+/**
+ * Formats the replicas of one node as a table, with the resources that each requests. The column
+ * FAILED STARTS is present when a replica has some.
+ */
 export function formatNodeReplicas(
   replicas: readonly PlacedReplica[],
   nowMs: number,
   style: Style,
 ): string {
+  const showsFailedStarts = haveFailedStarts(replicas.map(({ replica }) => replica));
   const columns: readonly (Column | string)[] = [
     { header: 'WORKLOAD', fit: 'shorten', minWidth: 16 },
     'REPLICA',
@@ -89,6 +96,7 @@ export function formatNodeReplicas(
     { header: 'CPU', dropOrder: 4 },
     { header: 'MEMORY', dropOrder: 5 },
     { header: 'RESTARTS', dropOrder: 1 },
+    ...(showsFailedStarts ? [{ header: 'FAILED STARTS', dropOrder: 1 }] : []),
     { header: 'AGE', dropOrder: 2 },
     { header: 'REASON', fit: 'wrap', minWidth: 20 },
   ];
@@ -100,6 +108,7 @@ export function formatNodeReplicas(
     requests?.cpuMillis === undefined ? '' : formatCpu(requests.cpuMillis),
     requests?.memoryBytes === undefined ? '' : formatBytes(requests.memoryBytes),
     String(replica.restarts),
+    ...(showsFailedStarts ? [String(replica.failedStarts)] : []),
     formatAge(replica.createdAt, nowMs),
     formatReplicaReason(replica, nowMs),
   ]);

@@ -41,14 +41,21 @@ describe('a replica in back-off', () => {
       reason: 'next start due; exit code 1 (3 restarts)',
     },
     {
-      name: 'the cause of a failed start without its delay',
+      name: 'the cause of a failed start without its delay, and no restarts of a container that never ran',
       changes: {
         phase: Phase.STARTING,
         reason: 'command: no executable server, restarting in 51.2 s',
         lastExitCode: undefined,
         lastEndReason: '',
+        restarts: 0,
+        failedStarts: 7,
       },
-      reason: 'next start in 38s; command: no executable server (3 restarts)',
+      reason: 'next start in 38s; command: no executable server (7 failed starts)',
+    },
+    {
+      name: 'restarts and failed starts of a replica that has both',
+      changes: { restarts: 2, failedStarts: 1 },
+      reason: 'next start in 38s; exit code 1 (2 restarts, 1 failed start)',
     },
     {
       name: 'no cause when its agent gives none',
@@ -78,6 +85,22 @@ describe('a replica in back-off', () => {
     expect(row.split(/ {2,}/)).toEqual([
       ...['aa-1', '0', '0', 'BackOff', 'no', 'n1', '-', '3', '-', '-'],
       'next start in 38s; exit code 1 (3 restarts)',
+    ]);
+  });
+
+  it('shows failed starts in a column of their own when a replica has some', () => {
+    const counts = [
+      { restarts: 0, failedStarts: 7 },
+      { restarts: 3, failedStarts: 0 },
+    ];
+    const replicas = counts.map((changes, index) =>
+      aReplicaInBackoff({ id: `aa-${index + 1}`, nodeId: 'n1', ...changes }),
+    );
+    const [header = '', ...rows] = formatReplicaTable(replicas, NOW_MS, style).split('\n');
+    expect(header.split(/ {2,}/).slice(7, 9)).toEqual(['RESTARTS', 'FAILED STARTS']);
+    expect(rows.slice(0, 2).map((row) => row.split(/ {2,}/).slice(7, 9))).toEqual([
+      ['0', '7'],
+      ['3', '0'],
     ]);
   });
 

@@ -8,7 +8,8 @@ import type { Cell, Column } from '../output/table.js';
 import { timestampMs } from '../output/timestamp.js';
 
 /**
- * Formats replicas as a table. `Leaving` and `Stale` are added to the phase.
+ * Formats replicas as a table. `Leaving` and `Stale` are added to the phase. The column FAILED STARTS
+ * is present when a replica has some.
  * @param wide - True keeps every column on a narrow terminal. Default: false.
  */
 export function formatReplicaTable(
@@ -17,8 +18,9 @@ export function formatReplicaTable(
   style: Style,
   wide = false,
 ): string {
+  const showsFailedStarts = haveFailedStarts(replicas);
   return formatTable(
-    REPLICA_COLUMNS,
+    getReplicaColumns(showsFailedStarts),
     replicas.map((replica) => [
       replica.id,
       String(replica.slot),
@@ -28,6 +30,7 @@ export function formatReplicaTable(
       replica.nodeId,
       replica.zone,
       String(replica.restarts),
+      ...(showsFailedStarts ? [String(replica.failedStarts)] : []),
       formatAge(replica.createdAt, nowMs),
       replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
       formatReplicaReason(replica, nowMs),
@@ -50,7 +53,12 @@ export function formatOmittedReplicas(
   return `… and ${count}; list them with: cloudlessctl get replicas --workload ${namespace}/${name}\n`;
 }
 
-const REPLICA_COLUMNS: readonly (Column | string)[] = [
+/** Returns true when a replica has failed starts, so that a table shows their column. */
+export function haveFailedStarts(replicas: readonly ReplicaStatus[]): boolean {
+  return replicas.some(({ failedStarts }) => failedStarts > 0);
+}
+
+const getReplicaColumns = (showsFailedStarts: boolean): readonly (Column | string)[] => [
   'REPLICA',
   { header: 'SLOT', dropOrder: 1 },
   { header: 'VERSION', dropOrder: 5 },
@@ -59,6 +67,7 @@ const REPLICA_COLUMNS: readonly (Column | string)[] = [
   { header: 'NODE', fit: 'shorten' },
   { header: 'ZONE', dropOrder: 3 },
   { header: 'RESTARTS', dropOrder: 6 },
+  ...(showsFailedStarts ? [{ header: 'FAILED STARTS', dropOrder: 6 }] : []),
   { header: 'AGE', dropOrder: 4 },
   { header: 'ENDPOINTS', dropOrder: 2, fit: 'shorten', minWidth: 20 },
   { header: 'REASON', fit: 'wrap' },
@@ -78,17 +87,24 @@ export function formatReplicaReason(replica: ReplicaStatus, nowMs: number): stri
 }
 
 /**
- * Describes a replica in back-off: `next start in 38s; exit code 1 (3 restarts)`. Undefined for any
- * other replica. The time comes from the clock of the node: when the time has passed by the clock
+ * Describes a replica in back-off: `next start in 38s; exit code 1 (3 restarts, 1 failed start)`.
+ * Undefined for any other replica. The time comes from the clock of the node: when the time has passed by the clock
  * of this machine, the next start is due.
  */
 export function describeBackoff(replica: ReplicaStatus, nowMs: number): string | undefined {
-  const { nextStartAt, restarts } = replica;
+  const { nextStartAt } = replica;
   if (nextStartAt === undefined) return undefined;
   const remainingMs = timestampMs(nextStartAt) - nowMs;
   const start = remainingMs > 0 ? `next start in ${formatSpan(remainingMs)}` : 'next start due';
   const cause = getBackoffCause(replica);
-  return `${start}${cause === '' ? '' : `; ${cause}`} (${formatCount(restarts, 'restart')})`;
+  return `${start}${cause === '' ? '' : `; ${cause}`} (${formatRestarts(replica)})`;
+}
+
+/** Formats `3 restarts`, `1 restart, 2 failed starts` or, when no container has run, `2 failed starts`. */
+function formatRestarts({ restarts, failedStarts }: ReplicaStatus): string {
+  if (failedStarts === 0) return formatCount(restarts, 'restart');
+  const failed = formatCount(failedStarts, 'failed start');
+  return restarts === 0 ? failed : `${formatCount(restarts, 'restart')}, ${failed}`;
 }
 
 /** Returns the phase of a replica as a word for people; `BackOff` for a replica in back-off. */

@@ -86,6 +86,11 @@ describe('the log that explains a failed rollout of more than 1000 replicas', ()
       expected: 'a-2002',
     },
     {
+      name: 'of a replica with failed starts when none has failed',
+      omitted: [aReplica('a-2001'), aReplica('a-2002', { failedStarts: 2 }), aReplica('a-2003')],
+      expected: 'a-2002',
+    },
+    {
       name: 'of the first replica that is not ready when none was restarted',
       omitted: [aReplica('a-2001', { ready: true }), aReplica('a-2002'), aReplica('a-2003')],
       expected: 'a-2002',

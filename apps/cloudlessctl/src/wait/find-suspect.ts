@@ -18,8 +18,8 @@ const SEARCHES = [
 
 /**
  * Returns the id of the replica whose log most likely explains a failure; empty when no replica of
- * the newest version that is not ready has a node. A failed replica comes first, then a replica that
- * was restarted. Of a workload whose status omits replicas, reads the others from the coordinator:
+ * the newest version that is not ready has a node. A failed replica comes first, then a replica with
+ * restarts or failed starts. Of a workload whose status omits replicas, reads the others from the coordinator:
  * the status lists the oldest replicas, and those of a new version are the newest.
  */
 export async function findSuspect(session: CliSession, workload: Workload): Promise<string> {
@@ -45,7 +45,7 @@ export async function findSuspect(session: CliSession, workload: Workload): Prom
 function rankOf(replica: ReplicaStatus | undefined): number {
   if (replica === undefined) return 0;
   if (replica.phase === Phase.FAILED) return FAILED;
-  return replica.restarts > 0 ? RESTARTED : UNREADY;
+  return replica.restarts + replica.failedStarts > 0 ? RESTARTED : UNREADY;
 }
 
 /** Returns the first of the replicas with the highest rank. */

@@ -24,7 +24,13 @@ const shop = aWorkload({
     readyReplicas: 1,
     desiredReplicas: 10,
     replicas: [
-      { id: '00000000000000bb-7', slot: 1, phase: Phase.PENDING, reason: 'no node fits' },
+      {
+        id: '00000000000000bb-7',
+        slot: 1,
+        phase: Phase.PENDING,
+        failedStarts: 3,
+        reason: 'no node fits',
+      },
       {
         id: '00000000000000bb-2',
         slot: 0,
@@ -68,8 +74,19 @@ describe('cloudlessctl get replicas', () => {
     );
   });
 
+  it('shows failed starts beside restarts with -o wide', async () => {
+    const { stdout } = await get('replicas', '-n', 'prod', '-o', 'wide');
+    const [header = '', ...rows] = stdout.split('\n').map((line) => line.split(/ {2,}/));
+    const counts = ['RESTARTS', 'FAILED STARTS'].map((name) => header.indexOf(name));
+    expect(rows.slice(0, 2).map((cells) => counts.map((index) => cells[index]))).toEqual([
+      ['12', '0'],
+      ['0', '3'],
+    ]);
+  });
+
   it.each([
     { argv: ['-A'], ids: ['aa-1', 'aa-2', 'bb-2', 'bb-7'] },
+    { argv: ['-A', '--sort-by', '.failedStarts'], ids: ['aa-1', 'aa-2', 'bb-2', 'bb-7'] },
     { argv: ['-A', '--node', 'node1'], ids: ['aa-1', 'bb-2'] },
     { argv: ['--workload', 'prod/shop'], ids: ['bb-2', 'bb-7'] },
     { argv: ['-A', '--field-selector', 'phase=pending'], ids: ['bb-7'] },

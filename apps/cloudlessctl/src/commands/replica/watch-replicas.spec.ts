@@ -30,6 +30,15 @@ describe('ReplicaChanges', () => {
     expect(update({ synced: true })).toEqual(['r-2 gone']);
   });
 
+  it('reports a failed start as a change, as a restart', () => {
+    const put = (counts: object) =>
+      update({ workloads: [{ ...web, replicas: [{ id: 'r-4', ...counts }] }] });
+    expect(put({})).toEqual(['r-4']);
+    expect(put({ failedStarts: 1 })).toEqual(['r-4']);
+    expect(put({ failedStarts: 1 })).toEqual([]);
+    expect(put({ failedStarts: 1, restarts: 1 })).toEqual(['r-4']);
+  });
+
   it('reports the start and the end of a back-off, but no corrected time within it', () => {
     const put = (nextStartAt?: Timestamp) =>
       update({

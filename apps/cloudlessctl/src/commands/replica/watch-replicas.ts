@@ -112,7 +112,9 @@ export class ReplicaChanges {
 
 /** Returns the parts of a replica whose change is shown. */
 function getShownState({ replica }: PlacedReplica): string {
-  const { ready, leaving, stale, nodeId, restarts, reason, containerId } = replica;
-  const phase = formatReplicaPhase(replica);
-  return JSON.stringify([phase, ready, leaving, stale, nodeId, restarts, reason, containerId]);
+  const { ready, leaving, stale, nodeId, restarts, failedStarts, reason, containerId } = replica;
+  return JSON.stringify([
+    ...[formatReplicaPhase(replica), ready, leaving, stale, nodeId],
+    ...[restarts, failedStarts, reason, containerId],
+  ]);
 }
