@@ -133,9 +133,15 @@ export class ContainerChecker {
         `7: ${node.id} starts a container of ${replicaId}, but its disk has a stop order`,
       );
     const history = this.historyOf(node, replicaId);
-    if (owner.restarts > history.exits + history.failedStarts)
+    const { failedStarts = 0 } = owner;
+    const restarts = owner.restarts - failedStarts;
+    if (restarts > history.exits)
       this.deps.reportViolation(
-        `15: ${replicaId} on ${node.id} reports ${owner.restarts} restarts, but ${history.exits} of its containers have ended`,
+        `15: ${replicaId} on ${node.id} reports ${restarts} restarts, but ${history.exits} of its containers have ended`,
+      );
+    if (failedStarts > history.failedStarts)
+      this.deps.reportViolation(
+        `15: ${replicaId} on ${node.id} reports ${failedStarts} failed starts, but the machine failed ${history.failedStarts} of its starts`,
       );
   }
 
