@@ -112,10 +112,12 @@ class PasswordScene {
     const shown = describeAttempts(attempts, `v${this.passwords}`, beganMs, allowed);
     if (keepsSessions) requireNone(findSessionFault(session.lines));
     const after = await cluster.waitUntilSettled(DATABASE);
-    const restarts = after.status?.replicas[0]?.restarts ?? -1;
+    const { restarts = -1, failedStarts = 0 } = after.status?.replicas[0] ?? {};
     const isReplaced = after.status?.replicas[0]?.id !== before;
-    if (isReplaced === keepsSessions || restarts !== 0)
-      throw new Error(`replica replaced: ${isReplaced}, restarts: ${restarts}`);
+    if (isReplaced === keepsSessions || restarts !== 0 || failedStarts !== 0)
+      throw new Error(
+        `replica replaced: ${isReplaced}, restarts: ${restarts}, failed starts: ${failedStarts}`,
+      );
     const refusal = await this.query(old);
     if (!REFUSED.test(refusal)) throw new Error(`the old password was answered: ${refusal}`);
     const kept = keepsSessions
