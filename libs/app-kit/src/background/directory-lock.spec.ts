@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { acquireDirectoryLock } from './directory-lock.js';
+import { acquireDirectoryLock, findLockHolder } from './directory-lock.js';
 import { readBootId, readStartToken } from './process-identity.js';
 
 const RUNNING = {
@@ -47,5 +47,25 @@ describe('acquireDirectoryLock', () => {
   it('replaces a damaged lock', () => {
     writeFileSync(path.join(directory, 'lock.3'), '{');
     expect(acquireDirectoryLock(directory)).toBe(true);
+  });
+});
+
+describe('findLockHolder', () => {
+  it.each([
+    { name: 'the process that holds the lock', locks: { 'lock.4': RUNNING }, pid: process.pid },
+    { name: 'no process for a void lock', locks: { 'lock.4': { ...RUNNING, startToken: '1' } } },
+    {
+      name: 'no process for a lock that a void lock has replaced',
+      locks: { 'lock.4': {}, 'lock.3': RUNNING },
+    },
+    { name: 'no process without a lock', locks: {} },
+  ])('returns $name', ({ locks, pid }) => {
+    for (const [name, holder] of Object.entries(locks))
+      writeFileSync(path.join(directory, name), JSON.stringify(holder));
+    expect(findLockHolder(directory)).toBe(pid);
+  });
+
+  it('returns no process for a directory that does not exist', () => {
+    expect(findLockHolder(path.join(directory, 'missing'))).toBeUndefined();
   });
 });

@@ -33,7 +33,8 @@ export function acquireDirectoryLock(directory: string, predecessor?: number): b
   writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
   try {
     const before = findHighestLock(directory);
-    if (before > 0 && isHeld(path.join(directory, `lock.${before}`), predecessor)) return false;
+    const holderPid = readHolder(directory, before);
+    if (holderPid !== undefined && holderPid !== predecessor) return false;
     const number = before + 1;
     try {
       linkSync(draft, path.join(directory, `lock.${number}`));
@@ -52,6 +53,18 @@ export function acquireDirectoryLock(directory: string, predecessor?: number): b
   }
 }
 
+/**
+ * Returns the id of the running process that holds the lock of a directory; undefined when no
+ * process holds the lock or the directory cannot be read.
+ */
+export function findLockHolder(directory: string): number | undefined {
+  try {
+    return readHolder(directory, findHighestLock(directory));
+  } catch {
+    return undefined;
+  }
+}
+
 function listLockNumbers(directory: string): readonly number[] {
   return readdirSync(directory).flatMap((name) => {
     const match = /^lock\.(\d{1,15})$/.exec(name);
@@ -63,20 +76,15 @@ function findHighestLock(directory: string): number {
   return Math.max(0, ...listLockNumbers(directory));
 }
 
-/** Returns true when the holder in a lock file still runs, unless it is the predecessor. */
-function isHeld(file: string, predecessor: number | undefined): boolean {
+/** Returns the id of the running process that holds a lock; undefined when the lock is void. */
+function readHolder(directory: string, number: number): number | undefined {
   try {
     // written by acquireDirectoryLock, never partial
-    const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<LockHolder>;
-    const { pid, startToken, bootId } = holder;
-    return (
-      pid !== undefined &&
-      pid !== predecessor &&
-      startToken !== undefined &&
-      bootId === readBootId() &&
-      isAlive(pid, startToken)
-    );
+    const text = readFileSync(path.join(directory, `lock.${number}`), 'utf8');
+    const { pid, startToken, bootId } = JSON.parse(text) as Partial<LockHolder>;
+    const isValid = pid !== undefined && startToken !== undefined && bootId === readBootId();
+    return isValid && isAlive(pid, startToken) ? pid : undefined;
   } catch {
-    return false; // replaced meanwhile, or damaged by a power failure
+    return undefined; // no lock, replaced meanwhile, or damaged by a power failure
   }
 }
