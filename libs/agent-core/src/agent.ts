@@ -8,7 +8,7 @@ import {
   StoppedError,
   type BackoffPolicy,
 } from '@cloudless/base';
-import { listAvailable, type AvailableContainers } from '@cloudless/runtime';
+import { listAvailable, type AvailableContainers, type ContainerKind } from '@cloudless/runtime';
 import type { AgentOptions } from './agent-options.js';
 import type { AgentIdentity, StoredAgent, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
@@ -258,6 +258,7 @@ export class Agent {
     });
     signal?.removeEventListener('abort', stop);
     this.egress.start();
+    this.runtimeHealthMonitor.refresh(); // the first session reports a runtime that is silent now
     this.loops.push(this.nodeMonitor.run(() => this.session.sendUsage(), this.stopping.signal));
     this.loops.push(
       this.runtimeHealthMonitor.run(() => this.session.sendUsage(), this.stopping.signal),
@@ -307,7 +308,8 @@ export class Agent {
         if (restored) this.replicas.applyContainerList(expected, available.containers);
         else {
           await this.replicas.restore(stored, available, round.signal);
-          if (!available.complete) this.loops.push(this.restoreUnlisted());
+          if (available.missing.length > 0)
+            this.loops.push(this.restoreUnlisted(available.missing));
         }
         restored = true;
         failures = 0;
@@ -333,29 +335,30 @@ export class Agent {
   }
 
   /**
-   * Restores the replicas with an image once the container runtime answers for the first time.
-   * Until then the agent manages only the replicas without an image, which are plain processes.
+   * Restores the replicas of the kinds that could not be listed, each kind once its runtime answers
+   * for the first time. Until then the agent manages only the replicas of the other kind.
    */
-  private async restoreUnlisted(): Promise<void> {
+  private async restoreUnlisted(missingKinds: readonly ContainerKind[]): Promise<void> {
     const { runtime, clock, random, log } = this.options;
     const { signal } = this.stopping;
-    log.warn('replicas with an image wait for the container runtime');
-    for (let failures = 1; !signal.aborted; failures += 1) {
+    let missing = missingKinds;
+    log.warn('replicas wait for a runtime that does not answer', { missing });
+    for (let failures = 1; missing.length > 0; failures += 1) {
       const delayMs = backoffDelayMs(RUNTIME_BACKOFF, failures, random);
       await sleep(clock, delayMs, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
-        const { containers, complete } = await listAvailable(runtime);
-        if (!complete) continue;
-        await this.replicas.restoreUnlisted(containers, signal);
+        const available = await listAvailable(runtime);
+        if (available.missing.length >= missing.length) continue;
+        await this.replicas.restoreUnlisted(available, signal);
         // Events of unlisted replicas are ignored, so changes since the list are read again.
         const expected = this.replicas.listExpectedContainers();
-        this.replicas.applyContainerList(expected, await runtime.list());
-        log.info('replicas with an image restored');
+        this.replicas.applyContainerList(expected, (await listAvailable(runtime)).containers);
+        missing = available.missing;
+        log.info('replicas of a runtime restored', { missing });
         this.session.sendUsage();
-        return;
       } catch (reason) {
-        log.debug('container runtime not reached', errorFields(reason));
+        log.debug('runtime not reached', errorFields(reason));
       }
     }
   }

@@ -376,14 +376,17 @@ export const HEALTHY: RuntimeHealth = {
   withoutProcess: [],
 };
 
+/** What a runtime starts: a container from an image, or a plain process. */
+export type ContainerKind = 'container' | 'process';
+
 /** Containers of a runtime whose list may be incomplete. */
 export interface AvailableContainers {
   readonly containers: readonly ContainerStatus[];
   /**
-   * False while the container runtime has not answered yet: containers with an image are missing,
-   * but all plain processes are listed.
+   * The kinds that are not listed, because their runtime has not answered yet since it was opened.
+   * Empty: the list is complete. Once a kind is listed, it is listed by all later calls.
    */
-  readonly complete: boolean;
+  readonly missing: readonly ContainerKind[];
 }
 
 /** Start or exit of a container, with the status after it. */
@@ -556,8 +559,8 @@ export interface ContainerRuntime {
   list(): Promise<readonly ContainerStatus[]>;
   /**
    * Lists as `list` does, but without the containers of a part that has never answered. Waits at
-   * most 2 s for that part. Absent for a runtime without parts.
-   * @throws kind `unavailable` when plain processes cannot be listed.
+   * most 2 s for that part. Absent for a runtime that has answered when it is opened.
+   * @throws kind `unavailable` when plain processes cannot be listed any more.
    */
   listAvailable?(): Promise<AvailableContainers>;
   /**

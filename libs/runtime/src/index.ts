@@ -2,6 +2,7 @@ export type {
   AvailableContainers,
   ContainerEndpoint,
   ContainerEvent,
+  ContainerKind,
   ContainerLease,
   ContainerPhase,
   ContainerRequest,

@@ -8,5 +8,5 @@ import type { AvailableContainers, ContainerRuntime } from './container-runtime.
 export async function listAvailable(
   runtime: Pick<ContainerRuntime, 'list' | 'listAvailable'>,
 ): Promise<AvailableContainers> {
-  return (await runtime.listAvailable?.()) ?? { containers: await runtime.list(), complete: true };
+  return (await runtime.listAvailable?.()) ?? { containers: await runtime.list(), missing: [] };
 }

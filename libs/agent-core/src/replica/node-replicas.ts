@@ -26,7 +26,7 @@ import type { IdentityKeeper } from '../store/identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from '../container/container-labels.js';
 import { readLastLines } from '../container/last-lines.js';
 import { StartQueue } from '../container/start-queue.js';
-import { toReplicaTarget } from './replica-target.js';
+import { mayBeMissing, toReplicaTarget } from './replica-target.js';
 import type { ReplicaListener } from './replica-listener.js';
 import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import { ReplicaRunner } from './replica-runner.js';
@@ -84,25 +84,25 @@ export class NodeReplicas {
   }
 
   /**
-   * Restores the replicas from stored orders and the containers of the runtime. When the list is
-   * incomplete, replicas with an image stay unlisted until {@link NodeReplicas.restoreUnlisted}.
+   * Restores the replicas from stored orders and the containers of the runtime. The replicas of a
+   * kind that is not listed stay unlisted until {@link NodeReplicas.restoreUnlisted}.
    * @param signal - Ends the read of the last lines of failed containers early.
    * @throws kind `internal` when a stored order cannot be decoded.
    */
   async restore(
     stored: readonly StoredReplica[],
-    { containers, complete }: AvailableContainers,
+    { containers, missing }: AvailableContainers,
     signal: StopSignal,
   ): Promise<void> {
     const containersByReplica = this.groupByReplica(containers);
     const lastLines = await this.readLinesOfFailed(stored, containersByReplica, signal);
     for (const replica of stored) {
       const input = this.toRestoreInput(replica, containersByReplica, lastLines);
-      const mayBeUnlisted = input.containers.length === 0 && input.target?.usesImage !== false;
-      const { state, effects } =
-        complete || !mayBeUnlisted
-          ? restoreReplica(input)
-          : { state: restoreUnlisted(input), effects: [] };
+      const isUnlisted =
+        input.containers.length === 0 && mayBeMissing(input.target?.usesImage, missing);
+      const { state, effects } = isUnlisted
+        ? { state: restoreUnlisted(input), effects: [] }
+        : restoreReplica(input);
       containersByReplica.delete(replica.replicaId);
       const runner = new ReplicaRunner(this.deps, state, replica);
       this.runners.set(replica.replicaId, runner);
@@ -112,13 +112,20 @@ export class NodeReplicas {
   }
 
   /**
-   * Restores the unlisted replicas from a complete list of containers, and adopts orphans.
+   * Restores the unlisted replicas of the kinds that are listed now, and adopts orphans.
    * @param signal - Ends the read of the last lines of failed containers early.
    */
-  async restoreUnlisted(containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
-    const findUnlisted = (): readonly ReplicaRunner[] =>
-      this.listRunners().filter(({ current }) => current.activity.kind === 'unlisted');
+  async restoreUnlisted(
+    { containers, missing }: AvailableContainers,
+    signal: StopSignal,
+  ): Promise<void> {
     const containersByReplica = this.groupByReplica(containers);
+    const findUnlisted = (): readonly ReplicaRunner[] =>
+      this.listRunners().filter(
+        ({ current: { activity, replicaId, target } }) =>
+          activity.kind === 'unlisted' &&
+          (containersByReplica.has(replicaId) || !mayBeMissing(target?.usesImage, missing)),
+      );
     const stored = findUnlisted().map((runner) => runner.stored);
     const lastLines = await this.readLinesOfFailed(stored, containersByReplica, signal);
     // An order may have been stored while the last lines were read.

@@ -23,7 +23,7 @@ import { usesFiles } from '../files/file-refs.js';
 import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess, ServiceAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
-import { toReplicaTarget } from './replica-target.js';
+import { mayBeMissing, toReplicaTarget } from './replica-target.js';
 
 /** Runtime and owner of the containers of a node. */
 export interface ContainerContext {
@@ -170,9 +170,11 @@ export async function removeContainers(
   usesImage: boolean | undefined,
   { runtime, clusterId, nodeId }: ContainerContext,
 ): Promise<void> {
-  const { containers, complete } = await listAvailable(runtime);
-  if (!complete && usesImage !== false)
-    throw new CloudlessError('unavailable', 'the container runtime does not answer');
+  const { containers, missing } = await listAvailable(runtime);
+  if (mayBeMissing(usesImage, missing)) {
+    const name = missing.includes('container') ? 'container runtime' : 'supervisor of processes';
+    throw new CloudlessError('unavailable', `the ${name} does not answer`);
+  }
   for (const { containerId, labels, phase } of containers) {
     const owner = fromContainerLabels(labels);
     if (

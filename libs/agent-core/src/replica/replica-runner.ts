@@ -7,7 +7,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
-import type { ContainerStatus } from '@cloudless/runtime';
+import type { ContainerKind, ContainerStatus } from '@cloudless/runtime';
 import { createContainerId } from '../container/container-id.js';
 import { readLastLines } from '../container/last-lines.js';
 import type { StoredReplica } from '../store/agent-store.js';
@@ -263,7 +263,7 @@ export class ReplicaRunner implements ReplicaHost {
    * another runtime starts.
    * @param kind - What the silent runtime starts.
    */
-  giveUpStart(kind: 'container' | 'process'): void {
+  giveUpStart(kind: ContainerKind): void {
     const { activity, target } = this.state;
     if (target?.usesImage !== (kind === 'container')) return;
     const containerId = 'containerId' in activity ? activity.containerId : undefined;

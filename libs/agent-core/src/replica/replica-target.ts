@@ -7,6 +7,7 @@ import {
   withDefaults,
   type Order,
 } from '@cloudless/api';
+import type { ContainerKind } from '@cloudless/runtime';
 import { toProbeSchedules, type ProbeSchedules } from '../probes/probe-schedule.js';
 import { usesFiles } from '../files/file-refs.js';
 import { requireStart } from '../container/to-container-request.js';
@@ -72,4 +73,17 @@ export function toReplicaTarget(order: Order): ReplicaTarget {
     runtime: spec.runtime,
     ...(start.stopAfter === undefined ? {} : { stopAfterMs: durationMs(start.stopAfter) }),
   };
+}
+
+/**
+ * Returns true when the containers of a replica may be missing in a list of containers.
+ * @param usesImage - False for a plain process; undefined when it is not known.
+ * @param missing - Kinds that are not listed.
+ */
+export function mayBeMissing(
+  usesImage: boolean | undefined,
+  missing: readonly ContainerKind[],
+): boolean {
+  if (usesImage === undefined) return missing.length > 0;
+  return missing.includes(usesImage ? 'container' : 'process');
 }

@@ -17,8 +17,10 @@ import {
   type StopDelays,
 } from './replica-state.js';
 
-/** Reason of a replica whose containers are not known yet. */
+/** Reasons of a replica whose containers, or processes, are not known yet. */
 const REASON_UNLISTED = 'waiting for the container runtime of the node, which does not answer';
+const REASON_PROCESS_UNLISTED =
+  'waiting for the supervisor of processes of the node, which does not answer';
 
 /** Data about a replica at the start of an agent. */
 export interface RestoreInput {
@@ -101,12 +103,13 @@ export function restoreUnlisted({
 }: Omit<RestoreInput, 'containers'>): ReplicaState {
   const { progress } = stored;
   const isFinal = isEnded(progress.phase);
+  const reason = target?.usesImage === false ? REASON_PROCESS_UNLISTED : REASON_UNLISTED;
   return {
     ...createReplicaState(stored.replicaId, stored.workloadUid),
     heldRevision: stored.heldRevision,
     ...definedFields({ target, stop }),
     phase: stop === undefined || isFinal ? progress.phase : 'stopping',
-    reason: isFinal ? progress.reason : REASON_UNLISTED,
+    reason: isFinal ? progress.reason : reason,
     restarts: progress.restarts,
     failedStarts: progress.failedStarts ?? 0,
     failures: progress.failures,

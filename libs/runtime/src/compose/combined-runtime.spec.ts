@@ -253,12 +253,12 @@ describe('listAvailable', () => {
     containers.isUnavailable = true;
     expect(await listAvailable(runtime)).toMatchObject({
       containers: [{ containerId, runtime: 'process' }],
-      complete: false,
+      missing: ['container'],
     });
     containers.isUnavailable = false;
-    expect(await listAvailable(runtime)).toMatchObject({ complete: true });
+    expect(await listAvailable(runtime)).toMatchObject({ missing: [] });
     containers.isUnavailable = true;
-    expect(await listAvailable(runtime)).toMatchObject({ complete: true });
+    expect(await listAvailable(runtime)).toMatchObject({ missing: [] });
   });
 
   it('waits 2 s for a container runtime that hangs', async () => {
@@ -267,7 +267,22 @@ describe('listAvailable', () => {
     await clock.advance(1_999);
     expect(await Promise.race([listed, settle().then(() => 'pending')])).toBe('pending');
     await clock.advance(1);
-    expect(await listed).toMatchObject({ complete: false });
+    expect(await listed).toMatchObject({ missing: ['container'] });
+  });
+
+  it('reports processes as missing until their runtime has answered', async () => {
+    const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+    processes.fake.listAvailable = async () => ({ containers: [], missing: ['process'] });
+    expect(await listAvailable(runtime)).toMatchObject({
+      containers: [{ containerId, runtime: 'cri' }],
+      missing: ['process'],
+    });
+    processes.fake.listAvailable = async () => ({ containers: [], missing: [] });
+    const process = await processes.fake.start(aRequest());
+    expect(await listAvailable(runtime)).toMatchObject({
+      containers: [{ containerId: process.containerId }, { containerId }],
+      missing: [],
+    });
   });
 
   it('fails while the process runtime is unavailable', async () => {
@@ -279,7 +294,7 @@ describe('listAvailable', () => {
     const { containerId } = await processes.fake.start(aRequest());
     expect(await listAvailable(processes.fake)).toMatchObject({
       containers: [{ containerId }],
-      complete: true,
+      missing: [],
     });
   });
 });

@@ -156,12 +156,15 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   async listAvailable(): Promise<AvailableContainers> {
     const [processes, containers] = this.parts;
     const [processStatuses, containerStatuses] = await Promise.all([
-      this.listPart(processes),
+      this.listProcesses(processes),
       containers.cache.isComplete ? this.listPart(containers) : this.listInTime(containers),
     ]);
     return {
-      containers: [...processStatuses, ...(containerStatuses ?? [])],
-      complete: containerStatuses !== undefined,
+      containers: [...(processStatuses ?? []), ...(containerStatuses ?? [])],
+      missing: [
+        ...(processStatuses === undefined ? (['process'] as const) : []),
+        ...(containerStatuses === undefined ? (['container'] as const) : []),
+      ],
     };
   }
 
@@ -260,6 +263,13 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     } finally {
       finished.abort();
     }
+  }
+
+  /** Lists the processes; undefined while their runtime has never answered. */
+  private async listProcesses(part: RuntimePart): Promise<readonly ContainerStatus[] | undefined> {
+    if (part.cache.isComplete) return this.listPart(part);
+    const { missing } = (await part.runtime.listAvailable?.()) ?? { missing: [] };
+    return missing.length > 0 ? undefined : this.listPart(part);
   }
 
   /**
