@@ -1,8 +1,6 @@
 import {
-  backoffDelayMs,
   CloudlessError,
   definedFields,
-  errorFields,
   errorKindOf,
   sleep,
   StoppedError,
@@ -27,13 +25,25 @@ import {
   type LogRequest,
   type RuntimeHealth,
   withStartFailure,
+  type AvailableContainers,
 } from '@cloudless/runtime';
-import { connectOrStart, isAlive, readStartToken } from '@cloudless/app-kit/background';
+import {
+  connectOrStart,
+  findLockHolder,
+  isAlive,
+  readStartToken,
+} from '@cloudless/app-kit/background';
 import {
   SupervisorConnection,
   createDisconnectedError,
+  limitAnswer,
   type SupervisorResponse,
 } from './client/supervisor-connection.js';
+import {
+  createSilentSupervisorError,
+  SupervisorLink,
+  type AttemptListener,
+} from './client/supervisor-link.js';
 import { streamExec } from './client/exec-stream.js';
 import { PipeHolder } from './client/pipe-holder.js';
 import { SupervisorMonitor } from './client/supervisor-monitor.js';
@@ -61,11 +71,6 @@ export interface ProcessRuntime extends ContainerRuntime {
   shutdown(graceMs?: number): Promise<void>;
 }
 
-/**
- * Back-off after a failed connection to the supervisor. The first attempt after a supervisor died
- * has no delay.
- */
-const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 /** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
 const SHUTDOWN_POLL_MS = 2;
 /** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
@@ -75,9 +80,10 @@ const MAX_SHUTDOWN_ATTEMPTS = 3;
  * Opens the process runtime of a directory: connects to its supervisor, or starts a supervisor. The
  * caller calls `close` or `shutdown`.
  * @throws kind `precondition` when other users can access the directory or an incompatible
- *   supervisor runs, `unavailable` when no supervisor can be started, `invalid` for invalid
- *   options. {@link StoppedError} when the signal is aborted; a supervisor that was started for this
- *   call is ended.
+ *   supervisor runs, `unavailable` when no supervisor can be started or, unless
+ *   `acceptSilentSupervisor` is set, the running supervisor does not answer within 5 s, `invalid`
+ *   for invalid options. {@link StoppedError} when the signal is aborted; a supervisor that was
+ *   started for this call is ended.
  */
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
   const settings = toSupervisorSettings(options);
@@ -88,68 +94,89 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
   if (isAborted()) throw new StoppedError(signal?.reason);
   const onAbort = (): void => runtime.abandonFirstConnection();
   signal?.addEventListener('abort', onAbort, { once: true });
+  runtime.startMonitor();
   try {
-    await runtime.supervisorPid();
+    await runtime.waitUntilOpen();
   } catch (reason) {
+    await runtime.close();
     throw isAborted() ? new StoppedError(signal?.reason) : reason;
   } finally {
     signal?.removeEventListener('abort', onAbort);
   }
-  runtime.startMonitor();
   return runtime;
 }
 
 class SupervisedRuntime implements ProcessRuntime {
   readonly name = 'process';
-  /** The open connection, or the attempt to open one; undefined without a connection. */
-  private connecting: Promise<SupervisorConnection> | undefined;
-  private readonly closing = new AbortController();
+  private readonly link: SupervisorLink;
   private readonly eventReaders = new EventBroadcaster();
   private readonly pipeHolder: PipeHolder;
-  private wasConnected = false;
-  /** Failed connection attempts in a row. */
-  private failures = 0;
-  /** Capabilities of the connected supervisor, which may be older than this client. */
-  private supervisorCapabilities: readonly string[] = [];
-  /** Process id of the connected supervisor. */
-  private connectedPid: number | undefined;
+  /**
+   * Capabilities of the connected supervisor, which may be older than this client; undefined before
+   * the first connection.
+   */
+  private supervisorCapabilities: readonly string[] | undefined;
   private readonly monitor: SupervisorMonitor;
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
     private readonly settings: SupervisorSettings,
   ) {
-    this.pipeHolder = new PipeHolder(options.directory);
-    this.monitor = new SupervisorMonitor(options.clock, () => this.ping());
+    const { directory, clock, random, log } = options;
+    this.pipeHolder = new PipeHolder(directory);
+    this.link = new SupervisorLink({
+      connect: (listener, signal) => this.connect(listener, signal),
+      onLost: () => {
+        this.failEventReaders(); // they must list again
+        log.warn('supervisor lost', { directory });
+      },
+      findSupervisor: () => findLockHolder(directory),
+      ...{ clock, random, log },
+    });
+    this.monitor = new SupervisorMonitor(clock, () => this.ping());
   }
 
   /** Monitors the supervisor until this runtime is closed. */
   startMonitor(): void {
-    void this.monitor.run(this.closing.signal);
+    void this.monitor.run(this.link.signal);
   }
 
-  /** Closes the runtime unless a supervisor has accepted a connection. */
+  /**
+   * Resolves when the supervisor answers, or when it is silent and the options accept that: then
+   * this runtime goes on to connect.
+   */
+  async waitUntilOpen(): Promise<void> {
+    const connecting = this.link.getConnection();
+    connecting.catch(() => undefined); // after a silence, the link reports the failure
+    await Promise.race([connecting, this.link.waitForSilence()]);
+    if (!this.link.isSilent) return void (await connecting);
+    if (this.options.acceptSilentSupervisor !== true)
+      throw createSilentSupervisorError(this.link.supervisorPid);
+    void this.link.keepConnecting();
+  }
+
+  /** Closes the runtime unless a supervisor has answered. */
   abandonFirstConnection(): void {
-    if (!this.wasConnected) void this.close();
+    if (!this.link.wasAnswered || this.link.isSilent) void this.close();
   }
 
   async version(): Promise<string> {
-    const { hello } = await this.getConnection();
+    const { hello } = await this.link.getConnection();
     return hello.version;
   }
 
+  /** Empty before the first connection: no process can be started. */
   capabilities(): readonly string[] {
-    if (this.options.denyStarts === true) return [];
+    const { supervisorCapabilities: found } = this;
+    if (this.options.denyStarts === true || found === undefined) return [];
     return [
       'runtime.process',
-      ...[LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY].filter((name) =>
-        this.supervisorCapabilities.includes(name),
-      ),
+      ...[LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY].filter((name) => found.includes(name)),
     ];
   }
 
   async supervisorPid(): Promise<number> {
-    return (await this.getConnection()).hello.pid;
+    return (await this.link.getConnection()).hello.pid;
   }
 
   /** Does nothing else, because a process needs no image. */
@@ -175,12 +202,12 @@ class SupervisedRuntime implements ProcessRuntime {
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     return requireStatus(
-      await (await this.getConnection()).request({ type: 'stop', containerId, graceMs }),
+      await (await this.link.getConnection()).request({ type: 'stop', containerId, graceMs }),
     );
   }
 
   async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
-    const connection = await this.getConnection();
+    const connection = await this.link.getConnection();
     requireSecrets(connection, 'signal');
     await connection.request({ type: 'signal', containerId, signal });
   }
@@ -199,25 +226,34 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    await (await this.getConnection()).request({ type: 'remove', containerId });
+    await (await this.link.getConnection()).request({ type: 'remove', containerId });
   }
 
+  /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */
   async list(): Promise<readonly ContainerStatus[]> {
-    return (await (await this.getConnection()).request({ type: 'list' })).items;
+    const connection = await this.link.getConnection();
+    return (await limitAnswer(connection.request({ type: 'list' }), this.options.clock)).items;
+  }
+
+  /** Processes are missing until a supervisor has answered for the first time. */
+  async listAvailable(): Promise<AvailableContainers> {
+    return this.supervisorCapabilities === undefined
+      ? { containers: [], missing: ['process'] }
+      : { containers: await this.list(), missing: [] };
   }
 
   health(): RuntimeHealth {
     return {
       ...HEALTHY,
       processesSilentMs: this.monitor.silentMs,
-      ...definedFields({ supervisorPid: this.connectedPid }),
+      ...definedFields({ supervisorPid: this.link.supervisorPid }),
     };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
     return this.eventReaders.subscribe(
       signal,
-      this.closing.signal.aborted ? createDisconnectedError() : undefined,
+      this.link.signal.aborted ? createDisconnectedError() : undefined,
     );
   }
 
@@ -230,11 +266,11 @@ class SupervisedRuntime implements ProcessRuntime {
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
-    const connection = await this.getConnection();
+    const connection = await this.link.getConnection();
     const { phase } = requireStatus(await connection.request({ type: 'inspect', containerId }));
     if (phase === 'exited') await connection.waitUntilDrained(containerId);
     const directory = layout.log(layout.container(this.options.directory, containerId));
-    const stop = combineSignals(signal, this.closing.signal);
+    const stop = combineSignals(signal, this.link.signal);
     try {
       yield* readLog({
         directory,
@@ -245,7 +281,7 @@ class SupervisedRuntime implements ProcessRuntime {
     } finally {
       stop.release();
     }
-    if (this.closing.signal.aborted && !signal.aborted) throw createDisconnectedError();
+    if (this.link.signal.aborted && !signal.aborted) throw createDisconnectedError();
   }
 
   async *exec(
@@ -253,7 +289,7 @@ class SupervisedRuntime implements ProcessRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    await this.getConnection();
+    await this.link.getConnection();
     const { directory, clock } = this.options;
     yield* withStartFailure(
       containerId,
@@ -263,18 +299,15 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async close(): Promise<void> {
-    if (this.closing.signal.aborted) return;
-    const { connecting } = this;
-    this.closing.abort();
-    const connection = await connecting?.catch(() => undefined);
-    connection?.close();
+    if (this.link.signal.aborted) return;
+    await this.link.close();
     this.pipeHolder.close();
     this.failEventReaders();
   }
 
   async shutdown(graceMs = 0): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
-      const connection = await this.getConnection();
+      const connection = await this.link.getConnection();
       const { pid } = connection.hello;
       const startToken = readStartToken(pid);
       try {
@@ -294,7 +327,7 @@ class SupervisedRuntime implements ProcessRuntime {
 
   /** @throws kind `unavailable` when the supervisor gives no answer. */
   private async ping(): Promise<void> {
-    const connection = await this.getConnection();
+    const connection = await this.link.currentConnection();
     try {
       await connection.request({ type: 'ping' });
     } catch (reason) {
@@ -313,74 +346,38 @@ class SupervisedRuntime implements ProcessRuntime {
   }> {
     const { clock } = this.options;
     const calledAtMs = clock.now();
-    const connection = await this.getConnection();
+    const connection = await this.link.getConnection();
     return { connection, waitedMs: clock.now() - calledAtMs };
   }
 
-  /** Returns the open connection, or opens one. */
-  private getConnection(): Promise<SupervisorConnection> {
-    if (this.closing.signal.aborted) return Promise.reject(createDisconnectedError());
-    if (this.connecting === undefined) {
-      const attempt = this.connect();
-      this.connecting = attempt;
-      attempt.catch(() => {
-        if (this.connecting === attempt) this.connecting = undefined;
-      });
-    }
-    return this.connecting;
-  }
-
-  private async connect(): Promise<SupervisorConnection> {
+  private async connect(
+    listener: AttemptListener<SupervisorConnection>,
+    signal: AbortSignal,
+  ): Promise<SupervisorConnection> {
     const { directory, supervisorCommand, idleMs = 30_000, clock } = this.options;
-    try {
-      let onLost = (): void => undefined;
-      const open = (): Promise<SupervisorConnection> =>
-        SupervisorConnection.open(directory, this.settings, {
-          onEvent: (event) => this.onEvent(event),
-          onClose: () => onLost(),
-        });
-      const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
-      const connection = await connectOrStart(open, program, clock, this.closing.signal);
-      this.wasConnected = true;
-      this.connectedPid = connection.hello.pid;
-      onLost = () => this.onConnectionLost();
-      if (!connection.isOpen) throw createDisconnectedError();
-      this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);
-      this.failures = 0;
-      this.supervisorCapabilities = connection.hello.capabilities ?? [];
-      return connection;
-    } catch (reason) {
-      throw this.closing.signal.aborted ? createDisconnectedError() : reason;
-    }
-  }
-
-  /**
-   * Fails the event readers, which must list again, and connects to a new supervisor at once,
-   * because running containers need a supervisor.
-   */
-  private onConnectionLost(): void {
-    this.connecting = undefined;
-    this.connectedPid = undefined;
-    this.failEventReaders();
-    if (this.closing.signal.aborted) return;
-    this.options.log.warn('supervisor lost', { directory: this.options.directory });
-    void this.reconnect();
-  }
-
-  private async reconnect(): Promise<void> {
-    const { clock, random, log } = this.options;
-    while (!this.closing.signal.aborted) {
+    const { onAccepted, onAnswered, onClosed: onClose } = listener;
+    const onEvent = (event: ContainerEvent): void => this.onEvent(event);
+    const open = async (): Promise<SupervisorConnection> => {
+      const wait = { onAccepted, signal };
       try {
-        await this.getConnection();
-        return;
+        return await SupervisorConnection.open(
+          directory,
+          this.settings,
+          { onEvent, onClose },
+          wait,
+        );
       } catch (reason) {
-        if (this.closing.signal.aborted) return;
-        this.failures += 1;
-        log.warn('supervisor not reached', errorFields(reason));
+        onClose();
+        throw reason;
       }
-      const delayMs = backoffDelayMs(RECONNECT, this.failures, random);
-      await sleep(clock, delayMs, this.closing.signal).catch(() => undefined);
-    }
+    };
+    const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
+    const connection = await connectOrStart(open, program, clock, signal);
+    onAnswered(connection);
+    if (!connection.isOpen) throw createDisconnectedError();
+    this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);
+    this.supervisorCapabilities = connection.hello.capabilities ?? [];
+    return connection;
   }
 
   /**
@@ -390,11 +387,11 @@ class SupervisedRuntime implements ProcessRuntime {
   private async waitUntilDrained(containerId: ContainerId): Promise<void> {
     for (;;) {
       try {
-        const connection = await this.getConnection();
+        const connection = await this.link.waitForConnection();
         return await connection.waitUntilDrained(containerId);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return; // a removed container writes no output
-        if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
+        if (errorKindOf(reason) !== 'unavailable' || this.link.signal.aborted) throw reason;
       }
     }
   }

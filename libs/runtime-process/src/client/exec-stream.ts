@@ -34,7 +34,9 @@ export async function* streamExec(
   clock: Pick<Clock, 'setTimer'>,
 ): AsyncGenerator<ExecEvent> {
   if (signal.aborted) return;
-  const { socket, parser, hello } = await openSupervisorSocket(directory, settings, false, clock);
+  const { socket, parser, hello } = await openSupervisorSocket(directory, settings, false, {
+    clock,
+  });
   const capabilities = hello.capabilities ?? [];
   const isWindowed = capabilities.includes(EXEC_STREAMS);
   const input = new WindowedInputSender(socket, request, isWindowed);

@@ -68,7 +68,7 @@ describe('openSupervisorSocket', () => {
       });
     });
     await new Promise<void>((resolve) => server?.listen(layout.socket(directory), resolve));
-    const opening = openSupervisorSocket(directory, settings, false, clock);
+    const opening = openSupervisorSocket(directory, settings, false, { clock });
     const outcome = expect(opening).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'the supervisor of the processes does not answer: no reply within 10 s',

@@ -1,6 +1,12 @@
 import net from 'node:net';
 import path from 'node:path';
-import { CloudlessError, type Clock, type ContainerId } from '@cloudless/base';
+import {
+  CloudlessError,
+  type Clock,
+  type ContainerId,
+  type StopSignal,
+  type Timer,
+} from '@cloudless/base';
 import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
 import { withSocketPath } from '@cloudless/app-kit/background';
 import { layout } from '../supervisor/container/container-paths.js';
@@ -53,29 +59,42 @@ export interface SupervisorSocket {
   readonly firstFrames: readonly Frame[];
 }
 
+/** How a client waits for the hello of a supervisor. */
+export interface HelloWait {
+  /** Limits the wait to {@link ANSWER_TIMEOUT_MS}. Absent: no limit. */
+  readonly clock?: Pick<Clock, 'setTimer'>;
+  /** Called when the supervisor has accepted the connection, which a stopped one does too. */
+  readonly onAccepted?: () => void;
+  /** Ends the wait when it is aborted. */
+  readonly signal?: StopSignal;
+}
+
 /**
  * Connects to the supervisor of a directory and exchanges hello messages. The caller closes the
  * socket.
  * @param events - True makes the supervisor send each start and exit of a container.
- * @param clock - Limits the wait for the hello of the supervisor to {@link ANSWER_TIMEOUT_MS}.
- *   Absent: no limit.
- * @throws kind `unavailable` when no supervisor listens or answers in time, `precondition` when the
+ * @throws kind `unavailable` when no supervisor listens or answers in time, or `signal` is aborted
+ *   before the hello, `precondition` when the
  *   supervisor speaks another protocol version, `invalid` when the other side sends no frames.
  */
 export async function openSupervisorSocket(
   directory: string,
   settings: SupervisorSettings,
   events: boolean,
-  clock?: Pick<Clock, 'setTimer'>,
+  { clock, onAccepted, signal }: HelloWait = {},
 ): Promise<SupervisorSocket> {
   const socket = await connectSocket(directory);
+  onAccepted?.();
   const parser = new FrameParser();
   let hasTimedOut = false;
   const timer = clock?.setTimer(ANSWER_TIMEOUT_MS, () => {
     hasTimedOut = true;
     socket.destroy();
   });
+  const onAbort = (): void => void socket.destroy();
+  signal?.addEventListener('abort', onAbort, { once: true });
   try {
+    if (signal?.aborted === true) throw createDisconnectedError();
     const frames = await new Promise<readonly Frame[]>((resolve, reject) => {
       socket.once('close', () =>
         reject(hasTimedOut ? createSilentError() : createDisconnectedError()),
@@ -107,6 +126,7 @@ export async function openSupervisorSocket(
     throw reason;
   } finally {
     timer?.cancel();
+    signal?.removeEventListener('abort', onAbort);
   }
 }
 
@@ -135,14 +155,18 @@ export class SupervisorConnection {
     socket.resume();
   }
 
-  /** Connects with events; see {@link openSupervisorSocket} for the errors. */
+  /**
+   * Connects with events; see {@link openSupervisorSocket} for the errors. Waits without a limit for
+   * a supervisor that has accepted the connection: the caller measures the wait.
+   */
   static async open(
     directory: string,
     settings: SupervisorSettings,
     listener: ConnectionListener,
+    wait: Omit<HelloWait, 'clock'>,
   ): Promise<SupervisorConnection> {
     return new SupervisorConnection(
-      await openSupervisorSocket(directory, settings, true),
+      await openSupervisorSocket(directory, settings, true, wait),
       listener,
     );
   }
@@ -224,6 +248,25 @@ export class SupervisorConnection {
 /** Creates the error for a supervisor that does not run or has closed the connection. */
 export function createDisconnectedError(): CloudlessError {
   return new CloudlessError('unavailable', 'no connection to the supervisor');
+}
+
+/**
+ * Waits for an answer of the supervisor for at most {@link ANSWER_TIMEOUT_MS}.
+ * @throws kind `unavailable` after that time; the error of `answer`.
+ */
+export async function limitAnswer<Answer>(
+  answer: Promise<Answer>,
+  clock: Pick<Clock, 'setTimer'>,
+): Promise<Answer> {
+  let timer: Timer | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = clock.setTimer(ANSWER_TIMEOUT_MS, () => reject(createSilentError()));
+  });
+  try {
+    return await Promise.race([answer, timeout]);
+  } finally {
+    timer?.cancel();
+  }
 }
 
 function createSilentError(): CloudlessError {
