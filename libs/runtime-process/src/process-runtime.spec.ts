@@ -15,6 +15,7 @@ import path from 'node:path';
 import {
   createSeededRandom,
   randomHex,
+  StoppedError,
   toContainerId,
   type Clock,
   type ContainerId,
@@ -28,7 +29,7 @@ import type {
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
 import { systemClock } from '@cloudless/app-kit';
 import { isAlive, readStartToken } from '@cloudless/app-kit/background';
-import { openProcessRuntime } from './index.js';
+import { openProcessRuntime, type ProcessRuntime } from './index.js';
 import {
   openRealMachine,
   findProcesses,
@@ -566,6 +567,74 @@ describe('the supervisor', () => {
     await waitUntil(() => (runtime.health?.().processesSilentMs ?? 0) > 0);
     process.kill(pid, 'SIGCONT');
     await waitUntil(() => runtime.health?.().processesSilentMs === 0);
+  });
+
+  describe('stopped by SIGSTOP before a client opens its directory', () => {
+    let pid: number;
+    let opened: ProcessRuntime | undefined;
+    beforeEach(async () => {
+      const { runtime } = await aMachine();
+      await runtime.start(request([{ step: 'hold' }]));
+      pid = await runtime.supervisorPid();
+      await runtime.close();
+      process.kill(pid, 'SIGSTOP');
+    });
+    afterEach(async () => {
+      process.kill(pid, 'SIGCONT');
+      await opened?.close();
+    });
+    const open = async (): Promise<ProcessRuntime> => {
+      const options = createRuntimeOptions(machine.directory);
+      return (opened = await openProcessRuntime({ ...options, acceptSilentSupervisor: true }));
+    };
+
+    it('is reported with its process id, and connected once it continues', async () => {
+      // A client that does not accept a silent supervisor fails instead.
+      const failing = openProcessRuntime(createRuntimeOptions(machine.directory));
+      const failure = expect(failing).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining(`(process ${pid}) has not answered for 5 s`),
+      });
+      const runtime = await open();
+      await failure;
+      expect(runtime.capabilities()).toEqual([]);
+      expect(await runtime.listAvailable?.()).toEqual({ containers: [], missing: ['process'] });
+      expect(runtime.health?.().supervisorPid).toBe(pid);
+      await expect(runtime.list()).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining(`run kill -9 ${pid} on the machine`),
+      });
+      await waitUntil(() => (runtime.health?.().processesSilentMs ?? 0) >= 5_000);
+      process.kill(pid, 'SIGCONT');
+      await waitUntil(() => runtime.health?.().processesSilentMs === 0);
+      expect(runtime.capabilities()).toContain('runtime.process');
+      expect(await runtime.listAvailable?.()).toMatchObject({
+        containers: [{ phase: 'running' }],
+        missing: [],
+      });
+    });
+
+    it('is replaced once it is killed, and its processes run on', async () => {
+      const runtime = await open();
+      const before = findProcesses(machine);
+      process.kill(pid, 'SIGKILL');
+      await waitUntil(() => runtime.capabilities().length > 0);
+      expect(await runtime.list()).toMatchObject([{ phase: 'running' }]);
+      expect(findProcesses(machine)).toEqual(before);
+      pid = await runtime.supervisorPid();
+    });
+
+    it('does not delay a client whose start is aborted', async () => {
+      const abort = new AbortController();
+      const opening = openProcessRuntime({
+        ...createRuntimeOptions(machine.directory),
+        signal: abort.signal,
+      });
+      const outcome = expect(opening).rejects.toThrow(StoppedError);
+      await new Promise((resolve) => setImmediate(resolve));
+      abort.abort();
+      await outcome;
+    });
   });
 
   it('leaves no process when it is killed before it answers a shutdown', async () => {

@@ -1,7 +1,14 @@
-import { RestartPolicy_Policy as RestartMode } from '@cloudless/api';
+import { Condition_Type, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
 import { CloudlessError, createSeededRandom, silentLog, type ContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { combineRuntimes, LazyRuntime } from '@cloudless/runtime';
+import {
+  combineRuntimes,
+  HEALTHY,
+  LazyRuntime,
+  type AvailableContainers,
+  type ContainerRuntime,
+  type RuntimeHealth,
+} from '@cloudless/runtime';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
 import { aForgetOrder, aStartOrder, aStopOrder } from '../testing/builders.js';
@@ -15,6 +22,8 @@ const http = { ports: [{ name: 'http', containerPort: 80 }] };
 class Node {
   readonly testBed = new AgentTestBed();
   isUnavailable = false;
+  /** True: the supervisor of processes has not answered since the start of the agent. */
+  isSupervisorSilent = false;
   private isClosed = false;
   private processes: FakeRuntime;
   private containers: FakeRuntime;
@@ -45,7 +54,7 @@ class Node {
       },
     });
     const combined = combineRuntimes({
-      processes: this.processes,
+      processes: this.withSilence(this.processes),
       containers: lazy,
       clock: testBed.clock,
       random: createSeededRandom(2),
@@ -60,12 +69,46 @@ class Node {
     await testBed.start();
   }
 
+  /** Returns a process runtime that behaves as one whose supervisor is silent at the start. */
+  private withSilence(processes: FakeRuntime): ContainerRuntime {
+    const { clock } = this.testBed;
+    const openedAt = clock.now();
+    const list = processes.list.bind(processes);
+    const capabilities = processes.capabilities.bind(processes);
+    return Object.assign(processes, {
+      capabilities: () => (this.isSupervisorSilent ? [] : capabilities()),
+      list: async () => {
+        if (this.isSupervisorSilent)
+          throw new CloudlessError('unavailable', 'the supervisor does not answer');
+        return list();
+      },
+      listAvailable: async (): Promise<AvailableContainers> =>
+        this.isSupervisorSilent
+          ? { containers: [], missing: ['process'] }
+          : { containers: await list(), missing: [] },
+      health: (): RuntimeHealth => {
+        if (!this.isSupervisorSilent) return HEALTHY;
+        return { ...HEALTHY, processesSilentMs: 5_000 + clock.now() - openedAt, supervisorPid: 17 };
+      },
+    });
+  }
+
   /**
    * Kills the agent and starts another agent, while the container runtime does not answer.
    * @param whileStopped - Called while no agent runs.
    */
   async restartWithoutContainers(whileStopped: () => void = () => undefined): Promise<void> {
     this.isUnavailable = true;
+    await this.restart(whileStopped);
+  }
+
+  /** Kills the agent and starts another agent, while the supervisor of processes is silent. */
+  async restartWithoutProcesses(): Promise<void> {
+    this.isSupervisorSilent = true;
+    await this.restart();
+  }
+
+  private async restart(whileStopped: () => void = () => undefined): Promise<void> {
     await this.testBed.kill();
     await this.testBed.runtime.close();
     this.processes = await this.processes.reopen();
@@ -76,9 +119,10 @@ class Node {
     await settle();
   }
 
-  /** Lets the container runtime answer and the agent list its containers. */
+  /** Lets the runtimes answer and the agent list their containers. */
   async makeAvailable(): Promise<void> {
     this.isUnavailable = false;
+    this.isSupervisorSilent = false;
     await this.testBed.clock.advance(10_000);
     await settle();
   }
@@ -269,5 +313,77 @@ describe('Agent whose container runtime does not answer at its start', () => {
     expect(containers.map(({ replicaId }) => replicaId)).toEqual([PROCESS]);
     await node.close();
     expect(testBed.clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('Agent whose supervisor of processes does not answer at its start', () => {
+  const PROCESS_REASON =
+    'waiting for the supervisor of processes of the node, which does not answer';
+  let node: Node;
+  beforeEach(async () => {
+    node = new Node();
+    await node.run();
+  });
+  afterEach(() => node.close());
+
+  it('controls containers at once, and reports processes as not ready and the node condition', async () => {
+    await node.restartWithoutProcesses();
+    const { testBed } = node;
+    expect(testBed.agent.connected).toBe(true);
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect(testBed.summarizeReport(PROCESS)).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason: PROCESS_REASON,
+    });
+    expect(testBed.coordinator.hellos.at(-1)?.capabilities).not.toContain('runtime.process');
+    const usages = testBed.coordinator.received.flatMap((message) =>
+      message.case === 'usage' ? [message.value] : [],
+    );
+    const conditions = usages.at(-1)?.conditions ?? [];
+    expect(
+      conditions.find(({ type }) => type === Condition_Type.PROCESS_RUNTIME_UNAVAILABLE),
+    ).toMatchObject({ status: true, reason: expect.stringContaining('run kill -9 17') });
+  });
+
+  it('adopts running processes without a restart once the supervisor answers', async () => {
+    const before = node.testBed.requireReport(PROCESS).containerId;
+    await node.restartWithoutProcesses();
+    await node.testBed.clock.advance(60_000); // starts are given up after 10 s
+    await node.makeAvailable();
+    expect(node.testBed.summarizeReport(PROCESS)).toEqual({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+      reason: '',
+    });
+    expect(node.testBed.requireReport(PROCESS).containerId).toBe(before);
+    expect(node.testBed.coordinator.hellos.at(-1)?.capabilities).toContain('runtime.process');
+  });
+
+  it('carries out a forget order only once the supervisor answers', async () => {
+    await node.restartWithoutProcesses();
+    const { testBed } = node;
+    testBed.coordinator.sendOrder(aForgetOrder({ replicaId: PROCESS }));
+    await testBed.clock.advance(1_000);
+    expect(testBed.requireReport(PROCESS).forgotten).toBe(false);
+    await node.makeAvailable();
+    await testBed.clock.advance(60_000);
+    expect([...testBed.store.replicas.keys()]).toEqual([CONTAINER]);
+  });
+
+  it('restores the replicas of each runtime when that runtime answers', async () => {
+    node.isUnavailable = true;
+    await node.restartWithoutProcesses();
+    const { testBed } = node;
+    const reasons = (): readonly unknown[] =>
+      [PROCESS, CONTAINER].map((replicaId) => testBed.summarizeReport(replicaId)?.reason);
+    expect(reasons()).toEqual([PROCESS_REASON, REASON]);
+    node.isUnavailable = false;
+    await testBed.clock.advance(10_000);
+    expect(reasons()).toEqual([PROCESS_REASON, '']);
+    await node.makeAvailable();
+    expect(reasons()).toEqual(['', '']);
   });
 });

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
 import { layout } from '../supervisor/container/container-paths.js';
 import { encodeMessage, PROTOCOL, type SupervisorSettings } from '../wire/messages.js';
-import { ANSWER_TIMEOUT_MS, openSupervisorSocket } from './supervisor-connection.js';
+import { ANSWER_TIMEOUT_MS, limitAnswer, openSupervisorSocket } from './supervisor-connection.js';
 
 const settings = { address: '127.0.0.1' } as SupervisorSettings;
 let directory: string;
@@ -28,6 +28,18 @@ async function listen(bytes: Buffer): Promise<void> {
     socket.resume().end(bytes);
   }));
   await new Promise<void>((resolve) => listening.listen(layout.socket(directory), resolve));
+}
+
+/** Listens as a stopped supervisor does. The promise resolves when a client has sent its hello. */
+async function listenSilently(): Promise<{ readonly promise: Promise<void> }> {
+  let onGreeted = (): void => undefined;
+  const promise = new Promise<void>((resolve) => (onGreeted = resolve));
+  const listening = (server = net.createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', onGreeted);
+  }));
+  await new Promise<void>((resolve) => listening.listen(layout.socket(directory), resolve));
+  return { promise };
 }
 
 const encodeHello = (protocol: number): Buffer =>
@@ -61,20 +73,28 @@ describe('openSupervisorSocket', () => {
 
   it('fails when the supervisor accepts the connection and never answers, as when it is stopped', async () => {
     const clock = new ManualClock();
-    const greeted = new Promise<void>((resolve) => {
-      server = net.createServer((socket) => {
-        socket.on('error', () => undefined);
-        socket.once('data', () => resolve());
-      });
-    });
-    await new Promise<void>((resolve) => server?.listen(layout.socket(directory), resolve));
+    const greeted = await listenSilently();
     const opening = openSupervisorSocket(directory, settings, false, { clock });
     const outcome = expect(opening).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'the supervisor of the processes does not answer: no reply within 10 s',
     });
-    await greeted;
+    await greeted.promise;
     await clock.advance(ANSWER_TIMEOUT_MS);
+    await outcome;
+  });
+
+  it('reports that the connection was accepted, and ends the wait for a silent supervisor on an abort', async () => {
+    const greeted = await listenSilently();
+    const stop = new AbortController();
+    let accepted = 0;
+    const wait = { onAccepted: () => (accepted += 1), signal: stop.signal };
+    const outcome = expect(
+      openSupervisorSocket(directory, settings, true, wait),
+    ).rejects.toMatchObject({ kind: 'unavailable', message: 'no connection to the supervisor' });
+    await greeted.promise;
+    expect(accepted).toBe(1);
+    stop.abort();
     await outcome;
   });
 
@@ -82,5 +102,23 @@ describe('openSupervisorSocket', () => {
     await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({
       kind: 'unavailable',
     });
+  });
+});
+
+describe('limitAnswer', () => {
+  it('fails after 10 s without an answer', async () => {
+    const clock = new ManualClock();
+    const outcome = expect(limitAnswer(new Promise(() => undefined), clock)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the supervisor of the processes does not answer: no reply within 10 s',
+    });
+    await clock.advance(ANSWER_TIMEOUT_MS);
+    await outcome;
+  });
+
+  it('returns an answer and leaves no timer', async () => {
+    const clock = new ManualClock();
+    expect(await limitAnswer(Promise.resolve(7), clock)).toBe(7);
+    expect(clock.pendingTimers).toBe(0);
   });
 });
