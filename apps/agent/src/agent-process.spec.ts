@@ -5,6 +5,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
+  Condition_Type,
   createAgentClient,
   ExecCommandRequestSchema,
   GetContainerStatusRequestSchema,
@@ -13,9 +14,12 @@ import {
   StartOrderSchema,
   StreamLogsRequestSchema,
   WorkloadSpecSchema,
+  type Condition,
   type Order,
   type ReplicaReport,
 } from '@cloudless/api';
+import { findLockHolder } from '@cloudless/app-kit/background';
+import { RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 import { AgentProcess } from './testing/agent-process.js';
 import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 
@@ -81,6 +85,8 @@ describe('cloudless-agent with the process runtime', () => {
     if (found === undefined) throw new Error('nothing reported');
     return found;
   };
+  const findProcessCondition = (): Condition | undefined =>
+    coordinator.conditions.find(({ type }) => type === Condition_Type.PROCESS_RUNTIME_UNAVAILABLE);
   const isReady = (): boolean => coordinator.reports.get(REPLICA)?.ready === true;
   const readPid = async (): Promise<number> => {
     const target = {
@@ -147,6 +153,25 @@ describe('cloudless-agent with the process runtime', () => {
     expect(await readPid()).toBe(running);
   });
 
+  it('starts beside a supervisor that is stopped by SIGSTOP, reports the supervisor, and adopts its process', async () => {
+    const running = await readPid();
+    const supervisor = findLockHolder(join(dataDir, 'agent', RUNTIME_FOLDER)) ?? 0;
+    await agent.end('SIGKILL');
+    process.kill(supervisor, 'SIGSTOP');
+    await startAgent();
+    await coordinator.waitUntil(() => findProcessCondition()?.status === true);
+    expect(findProcessCondition()?.reason).toContain(`run kill -9 ${supervisor} on the machine`);
+    expect(coordinator.capabilities).not.toContain('runtime.process');
+    expect(requireReport()).toMatchObject({ phase: ReplicaStatus_Phase.RUNNING, ready: false });
+    process.kill(supervisor, 'SIGCONT');
+    await coordinator.waitUntil(
+      () => isReady() && coordinator.capabilities.includes('runtime.process'),
+    );
+    await coordinator.waitUntil(() => findProcessCondition()?.status === false);
+    expect(requireReport()).toMatchObject({ restarts: 1 });
+    expect(await readPid()).toBe(running);
+  });
+
   it('rejects a second agent and a reset on the data directory of a running agent', async () => {
     const second = new AgentProcess(...createArguments());
     expect(await second.waitForExit()).toBe(1);
@@ -205,8 +230,9 @@ describe('cloudless-agent with the process runtime', () => {
     expect(() => process.kill(running, 0)).toThrow('ESRCH');
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
     expect(await reset.waitForExit()).toBe(0);
+    const { sessions } = coordinator;
     await startAgent();
-    await coordinator.waitUntil(() => coordinator.sessions === 3);
+    await coordinator.waitUntil(() => coordinator.sessions > sessions);
     expect(coordinator.inventory).toEqual([]);
   });
 });

@@ -250,6 +250,8 @@ function openProcesses(
 ): Promise<ProcessRuntime> {
   return openProcessRuntime({
     signal,
+    // The agent reports the condition PROCESS_RUNTIME_UNAVAILABLE and manages its containers.
+    acceptSilentSupervisor: true,
     directory: join(config.dataDir, RUNTIME_FOLDER),
     portRange: config.portRange,
     denyStarts: config.denyProcesses,
@@ -264,11 +266,16 @@ function openProcesses(
  * Closes the process runtime. Stops all processes and shuts the supervisor down when
  * `stopContainers` is true. Also shuts the supervisor down when there are no processes. Otherwise
  * only closes the connection to the supervisor.
+ * @throws kind `unavailable` after the connection is closed, when the supervisor does not answer: it
+ *   and its processes run on.
  */
 async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean): Promise<void> {
-  return stopContainers || (await runtime.list()).length === 0
-    ? runtime.shutdown()
-    : runtime.close();
+  try {
+    const isEmpty = (await runtime.list()).length === 0; // fails when the supervisor is silent
+    if (stopContainers || isEmpty) await runtime.shutdown();
+  } finally {
+    await runtime.close();
+  }
 }
 
 /**

@@ -7,6 +7,7 @@ import {
   OpenTunnelSchema,
   WelcomeSchema,
   type AgentMessage,
+  type Condition,
   type CoordinatorMessage,
   type OpenTunnel,
   type Order,
@@ -32,6 +33,10 @@ export class FakeCoordinatorServer {
   readonly reports = new Map<string, ReplicaReport>();
   /** Replicas of the newest complete inventory. */
   inventory: ReplicaReport[] = [];
+  /** Node conditions of the newest usage report. */
+  conditions: readonly Condition[] = [];
+  /** Capabilities of the newest Hello. */
+  capabilities: readonly string[] = [];
   /** Number of sessions that agents have opened, of pings and of Goodbyes. */
   sessions = 0;
   pings = 0;
@@ -144,6 +149,7 @@ export class FakeCoordinatorServer {
     if (message.case === 'hello') {
       this.inventory = [];
       this.agentAddresses.push(message.value.agentAddress);
+      this.capabilities = message.value.capabilities;
       const times = {
         lease: durationFromMs(3_000),
         pingInterval: durationFromMs(200),
@@ -164,6 +170,7 @@ export class FakeCoordinatorServer {
         this.openSessions.add(queue);
       }
     } else if (message.case === 'report') this.reports.set(message.value.replicaId, message.value);
+    else if (message.case === 'usage') this.conditions = message.value.conditions;
     else if (message.case === 'goodbye') this.goodbyes += 1;
   }
 
