@@ -1,5 +1,7 @@
 import { CloudlessError, sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
+import { HEALTHY } from '@cloudless/runtime';
+import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { fromContainerLabels } from '../index.js';
 import { aForgetOrder, aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
 
@@ -18,7 +20,12 @@ class StartTestBed {
 
   static async create(): Promise<StartTestBed> {
     const bed = new StartTestBed();
-    bed.testBed.startConcurrency = 2;
+    const { testBed } = bed;
+    testBed.startConcurrency = 2;
+    testBed.runtime = createFakeRuntime({
+      clock: testBed.clock,
+      capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'],
+    });
     bed.delayStarts();
     await bed.testBed.start();
     return bed;
@@ -152,6 +159,61 @@ describe('start queue of an agent', () => {
       bed.phaseOf('web-1'),
       testBed.agent.replicas.waitingStartCount,
     ]).toEqual([1, 'STOPPED', 0]);
+  });
+
+  describe('whose supervisor of processes hangs', () => {
+    const IMAGE = 'nginx:alpine';
+    let bed: StartTestBed;
+    /** Since when the supervisor has not answered; undefined: it answers. */
+    let silentSinceMs: number | undefined;
+    beforeEach(async () => {
+      bed = await StartTestBed.create();
+      const { testBed } = bed;
+      testBed.machine.images.set(IMAGE);
+      silentSinceMs = testBed.clock.now();
+      testBed.runtime.health = () => ({
+        ...HEALTHY,
+        processesSilentMs: silentSinceMs === undefined ? 0 : testBed.clock.now() - silentSinceMs,
+      });
+      bed.startMs = 8_000;
+      await bed.order('process-0', 'process-1', 'process-2');
+      bed.startMs = START_MS;
+      for (const replicaId of ['web-0', 'web-1', 'web-2'])
+        testBed.coordinator.sendOrder(aStartOrder({ replicaId, spec: { image: IMAGE } }));
+      await settle();
+    });
+    afterEach(() => bed.testBed.stop());
+
+    it('gives the slots to containers once the supervisor has been silent for 5 s', async () => {
+      await bed.testBed.clock.advance(4_000);
+      expect(bed.startCalls).toEqual(['process-0', 'process-1']);
+      await bed.testBed.clock.advance(1_500);
+      expect(bed.startCalls).toEqual(['process-0', 'process-1', 'web-0', 'web-1']);
+      await bed.testBed.clock.advance(2 * START_MS);
+      expect(bed.phaseOf('web-2')).toBe('RUNNING');
+    });
+
+    it('gives up the process that waits after 10 s, and never starts it', async () => {
+      await bed.testBed.clock.advance(11_000);
+      expect(bed.phaseOf('process-2')).toBe('STOPPED');
+      expect(bed.testBed.agent.replicas.waitingStartCount).toBe(0);
+      silentSinceMs = undefined;
+      await bed.testBed.clock.advance(60_000);
+      expect(bed.startCalls).not.toContain('process-2');
+    });
+
+    it('counts the starts that go on when the supervisor answers again', async () => {
+      await bed.testBed.clock.advance(6_000);
+      silentSinceMs = undefined;
+      await bed.testBed.clock.advance(1_999); // process-0 and process-1 hold both slots
+      expect(bed.startCalls).not.toContain('process-2');
+      await bed.testBed.clock.advance(2_000);
+      expect(bed.startCalls).toContain('process-2');
+      await bed.testBed.clock.advance(START_MS);
+      expect(
+        ['process-0', 'process-1', 'process-2', 'web-2'].map((replicaId) => bed.phaseOf(replicaId)),
+      ).toEqual(['RUNNING', 'RUNNING', 'RUNNING', 'RUNNING']);
+    });
   });
 
   it('begins the next start after 30 s when the running starts hang', async () => {

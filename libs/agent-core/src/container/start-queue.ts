@@ -1,4 +1,5 @@
 import { assert, type Clock } from '@cloudless/base';
+import type { ContainerKind } from '@cloudless/runtime';
 
 /**
  * Queue of a start: `first` for a replica's first container, `restart` for a container that
@@ -18,29 +19,39 @@ export interface QueuedStart {
 }
 
 /**
- * A start that the runtime has not answered for this long no longer counts against the limit,
- * milliseconds. Otherwise starts that hang would block all others.
+ * A start that a runtime which answers other calls has not answered for this long no longer counts
+ * against the limit, milliseconds. Otherwise starts that hang would block all others.
  */
 const START_TIMEOUT_MS = 30_000;
 
 interface WaitingStart {
   readonly kind: StartKind;
+  readonly runs: ContainerKind;
+  /** Position among all starts, in the order of the calls of `add`. */
+  readonly order: number;
   readonly start: () => Promise<void>;
 }
+
+/** The waiting starts of one {@link StartKind}, the oldest first, by what they start. */
+type WaitingStarts = Readonly<Record<ContainerKind, Set<WaitingStart>>>;
 
 /**
  * Limits how many containers are being started at the same time: a start costs much more than a
  * running container. First starts and restarts wait in separate first-in-first-out queues that are
  * served alternately, so that crash loops do not delay a deployment, and a large deployment does
- * not delay restarts.
+ * not delay restarts. A runtime that hangs delays no start of the other runtime, see
+ * {@link pause}.
  */
 export class StartQueue {
-  private readonly queues: Record<StartKind, Set<WaitingStart>> = {
-    first: new Set(),
-    restart: new Set(),
+  private readonly queues: Readonly<Record<StartKind, WaitingStarts>> = {
+    first: { container: new Set(), process: new Set() },
+    restart: { container: new Set(), process: new Set() },
   };
-  private running = 0;
+  /** Running starts that count against the limit while their runtime is not paused. */
+  private readonly running: Record<ContainerKind, number> = { container: 0, process: 0 };
+  private readonly paused = new Set<ContainerKind>();
   private lastKind: StartKind = 'first';
+  private nextOrder = 0;
 
   /** @param limit - Maximum number of concurrent starts, 1 or more. */
   constructor(
@@ -52,16 +63,19 @@ export class StartQueue {
 
   /** Number of waiting starts. */
   get size(): number {
-    return this.queues.first.size + this.queues.restart.size;
+    return Object.values(this.queues)
+      .map(({ container, process }) => container.size + process.size)
+      .reduce((sum, size) => sum + size, 0);
   }
 
   /**
    * Calls `start` at once when the limit allows, otherwise when its turn comes. `start` must not
    * reject.
+   * @param runs - What is started, which names the runtime.
    */
-  add(kind: StartKind, start: () => Promise<void>): QueuedStart {
-    const waiting: WaitingStart = { kind, start };
-    const queue = this.queues[kind];
+  add(kind: StartKind, runs: ContainerKind, start: () => Promise<void>): QueuedStart {
+    const waiting: WaitingStart = { kind, runs, order: this.nextOrder++, start };
+    const queue = this.queues[kind][runs];
     queue.add(waiting);
     this.startWaiting();
     return {
@@ -72,38 +86,69 @@ export class StartQueue {
     };
   }
 
+  /**
+   * Pauses the starts of a runtime that does not answer: its waiting starts do not begin, and its
+   * running starts do not count against the limit until {@link resume}. Does nothing when the
+   * runtime is paused.
+   */
+  pause(runs: ContainerKind): void {
+    if (this.paused.has(runs)) return;
+    this.paused.add(runs);
+    this.startWaiting();
+  }
+
+  /** Ends the pause of a runtime that answers again. Its running starts count again. */
+  resume(runs: ContainerKind): void {
+    if (this.paused.delete(runs)) this.startWaiting();
+  }
+
   private startWaiting(): void {
-    while (this.running < this.limit) {
+    while (this.countRunning() < this.limit) {
       const next = this.selectNext();
       if (next === undefined) return;
-      this.queues[next.kind].delete(next);
+      this.queues[next.kind][next.runs].delete(next);
       this.lastKind = next.kind;
       this.run(next);
     }
   }
 
-  /**
-   * Returns the oldest start of the queue whose turn it is, or else of the other queue; undefined
-   * when both queues are empty.
-   */
-  private selectNext(): WaitingStart | undefined {
-    const { first, restart } = this.queues;
-    const [preferred, other] = this.lastKind === 'first' ? [restart, first] : [first, restart];
-    for (const waiting of preferred) return waiting;
-    for (const waiting of other) return waiting;
-    return undefined;
+  private countRunning(): number {
+    return this.listServed().reduce((sum, runs) => sum + this.running[runs], 0);
   }
 
-  private run({ start }: WaitingStart): void {
+  private listServed(): readonly ContainerKind[] {
+    return (['container', 'process'] as const).filter((runs) => !this.paused.has(runs));
+  }
+
+  /**
+   * Returns the oldest start of the queue whose turn it is, or else of the other queue; undefined
+   * when no start may begin.
+   */
+  private selectNext(): WaitingStart | undefined {
+    const turn: StartKind = this.lastKind === 'first' ? 'restart' : 'first';
+    return this.findOldest(turn) ?? this.findOldest(this.lastKind);
+  }
+
+  private findOldest(kind: StartKind): WaitingStart | undefined {
+    let oldest: WaitingStart | undefined;
+    for (const runs of this.listServed()) {
+      const [waiting] = this.queues[kind][runs];
+      if (waiting !== undefined && (oldest === undefined || waiting.order < oldest.order))
+        oldest = waiting;
+    }
+    return oldest;
+  }
+
+  private run({ runs, start }: WaitingStart): void {
     let holdsSlot = true;
     const release = (): void => {
       timer.cancel();
       if (!holdsSlot) return;
       holdsSlot = false;
-      this.running -= 1;
+      this.running[runs] -= 1;
       this.startWaiting();
     };
-    this.running += 1;
+    this.running[runs] += 1;
     const timer = this.clock.setTimer(START_TIMEOUT_MS, release);
     void start().finally(release);
   }

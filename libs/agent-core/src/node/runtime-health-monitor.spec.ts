@@ -246,7 +246,7 @@ describe('RuntimeHealthMonitor', () => {
     let withoutProcess: readonly ContainerId[] = [];
     const monitor = new RuntimeHealthMonitor({
       runtime: { health: () => ({ ...HEALTHY, withoutProcess }) },
-      replicas: { listRunners: () => [runner] },
+      replicas: { listRunners: () => [runner], pauseStarts: () => undefined },
       clock: new ManualClock(),
       log: silentLog,
     });

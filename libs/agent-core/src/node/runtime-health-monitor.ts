@@ -23,15 +23,15 @@ export const GIVE_UP_AFTER_MS = 10_000;
 
 export interface RuntimeHealthMonitorOptions {
   readonly runtime: Pick<ContainerRuntime, 'health'>;
-  readonly replicas: Pick<NodeReplicas, 'listRunners'>;
+  readonly replicas: Pick<NodeReplicas, 'listRunners' | 'pauseStarts'>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /**
  * Monitors the health of the container runtime and of the supervisor of processes. While one of them
- * does not answer, reports a node condition and gives up its starts that have not succeeded. Marks
- * containers without their main process as not ready. Never stops a running container.
+ * does not answer, reports a node condition, pauses its starts, and gives up those that have not
+ * succeeded. Marks containers without their main process as not ready. Never stops a running container.
  */
 export class RuntimeHealthMonitor {
   private isUnavailable = false;
@@ -74,6 +74,8 @@ export class RuntimeHealthMonitor {
         containersSilentMs,
       });
     if (wasUnavailable && !this.isUnavailable) log.info('container runtime answers again');
+    replicas.pauseStarts('container', this.isUnavailable);
+    replicas.pauseStarts('process', this.processCondition.status);
     const containersWithoutProcess = new Set(
       withoutProcess.filter((containerId) => this.suspected.has(containerId)),
     );

@@ -62,9 +62,10 @@ export class ContainerStarts {
     });
   }
 
-  /** Aborts the image pull of a start. */
-  cancelPreparation(): void {
+  /** Aborts the image pull of a start, or removes the start from the start queue. */
+  cancel(): void {
     this.preparation?.cancel();
+    this.queuedStart?.cancel();
   }
 
   /** Cancels a start that waits for its image or in the start queue when a stop is ordered. */
@@ -83,8 +84,12 @@ export class ContainerStarts {
   }
 
   private enqueue(containerId: ContainerId): void {
-    const kind = this.host.current.restarts > 0 ? 'restart' : 'first';
-    this.queuedStart = this.deps.starts.add(kind, () => this.start(containerId));
+    const { restarts, target } = this.host.current;
+    this.queuedStart = this.deps.starts.add(
+      restarts > 0 ? 'restart' : 'first',
+      target?.usesImage === true ? 'container' : 'process',
+      () => this.start(containerId),
+    );
     if (this.queuedStart.isWaiting) this.host.apply({ kind: 'startQueued', containerId });
   }
 

@@ -18,6 +18,7 @@ import {
   listAvailable,
   type AvailableContainers,
   type ContainerEvent,
+  type ContainerKind,
   type ContainerSignal,
   type ContainerStatus,
 } from '@cloudless/runtime';
@@ -313,6 +314,15 @@ export class NodeReplicas {
     } catch (reason) {
       this.options.log.warn('leases of exclusive replicas not renewed', errorFields(reason));
     }
+  }
+
+  /**
+   * Pauses the starts of a runtime that does not answer, so that they delay no start of the other
+   * runtime, or ends the pause.
+   */
+  pauseStarts(kind: ContainerKind, isPaused: boolean): void {
+    if (isPaused) this.starts.pause(kind);
+    else this.starts.resume(kind);
   }
 
   /** Number of replicas in the start queue. */

@@ -290,7 +290,7 @@ export class ReplicaRunner implements ReplicaHost {
   async close(): Promise<void> {
     this.closing.abort();
     this.timer?.cancel();
-    this.starts.cancelPreparation();
+    this.starts.cancel();
     this.checks.cancel();
     await this.storage.idle();
   }
@@ -330,7 +330,7 @@ export class ReplicaRunner implements ReplicaHost {
   private cancelStale(): void {
     const { kind } = this.state.activity;
     if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
-    if (kind !== 'starting') this.starts.cancelPreparation();
+    if (kind !== 'starting') this.starts.cancel();
     if (kind !== 'running') this.checks.cancel();
   }
 
