@@ -203,6 +203,22 @@ describe('combineRuntimes', () => {
     });
   });
 
+  it('renews the leases of each part although the other part hangs or fails', async () => {
+    const lease = { leaseMs: 5_000, graceMs: 0 };
+    const leases = new Map([
+      [await start(), lease],
+      [await start('nginx'), lease],
+    ]);
+    const renewed: string[] = [];
+    containers.fake.renew = async () => void renewed.push('container');
+    processes.fake.renew = () => new Promise(() => undefined);
+    void runtime.renew(leases);
+    await settle();
+    processes.fake.renew = () => Promise.reject(createOutage());
+    await expect(runtime.renew(leases)).rejects.toMatchObject({ kind: 'unavailable' });
+    expect(renewed).toEqual(['container', 'container']);
+  });
+
   it('fails to list until each part has been listed once', async () => {
     containers.isUnavailable = true;
     await start();

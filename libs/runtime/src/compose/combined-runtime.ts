@@ -135,11 +135,14 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     await (await this.requirePart(containerId)).runtime.limitEgress(containerId, rules);
   }
 
+  /** Renews the leases of both parts at the same time: a part that hangs ends no lease of the other. */
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    for (const { runtime, cache } of this.parts) {
+    const renewals = this.parts.map(async ({ runtime, cache }) => {
       const ownLeases = new Map([...leases].filter(([containerId]) => cache.has(containerId)));
       if (ownLeases.size > 0) await runtime.renew(ownLeases);
-    }
+    });
+    for (const result of await Promise.allSettled(renewals))
+      if (result.status === 'rejected') throw result.reason;
   }
 
   async remove(containerId: ContainerId): Promise<void> {
