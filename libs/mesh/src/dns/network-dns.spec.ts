@@ -1,12 +1,12 @@
 import { createSocket } from 'node:dgram';
 import { writeFileSync, mkdtempSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { decode, encode, streamEncode } from 'dns-packet';
 import { NetworkUpdateSchema } from '@cloudless/api';
-import { silentLog } from '@cloudless/base';
+import { silentLog, type LogFields } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { NetworkModel } from '../model/network-model.js';
 import type { ListeningSockets } from '../ports.js';
@@ -171,6 +171,44 @@ describe('NetworkDns beside another DNS server', () => {
     await dns.listen();
     expect(dns.address).toEqual(later);
     expect(decode(await askByUdp(later?.port ?? 0, question(WEB))).answers).toHaveLength(1);
+    dns.close();
+  });
+});
+
+describe('NetworkDns whose TCP listener cannot begin to listen', () => {
+  it('logs the first failure, each new reason, and once that the listener works again', async () => {
+    const model = new NetworkModel();
+    const lines: string[] = [];
+    const record = (message: string, { error = '' }: LogFields = {}): void =>
+      void lines.push(`${message} ${String(error)}`.trim());
+    let tcp: Server | undefined;
+    const dns = new NetworkDns({
+      view: model,
+      sockets: {
+        ...sockets,
+        listenTcp: async (address, port) => (tcp = await sockets.listenTcp(address, port)),
+      },
+      clock: new ManualClock(),
+      log: { ...silentLog, warn: record, info: record },
+      isLocalNode: () => true,
+      ports: [0],
+    });
+    dns.apply(model.apply(update('10.96.0.20', true)), true);
+    await listenWhile(dns, () => dns.problem !== undefined);
+    lines.length = 0; // a UDP port that is taken for TCP
+    // As a server that waits for the address of an earlier process, see `ListeningSockets`.
+    for (const reason of ['EADDRINUSE', 'EADDRINUSE', 'EACCES', 'EACCES', 'EADDRINUSE'])
+      tcp?.emit('error', new Error(reason));
+    tcp?.emit('listening');
+    tcp?.emit('listening');
+    tcp?.emit('error', new Error('EADDRINUSE'));
+    expect(lines).toEqual([
+      'the DNS listener failed EADDRINUSE',
+      'the DNS listener failed EACCES',
+      'the DNS listener failed EADDRINUSE',
+      'the DNS listener works again',
+      'the DNS listener failed EADDRINUSE',
+    ]);
     dns.close();
   });
 });

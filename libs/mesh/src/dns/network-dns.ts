@@ -168,9 +168,7 @@ export class NetworkDns {
         tcp.close();
         throw new Error('the proxy stops');
       }
-      tcp.on('error', (error) =>
-        this.options.log.warn('the DNS listener failed', errorFields(error)),
-      );
+      this.logFailures(tcp);
       this.server.serveUdp(udp);
       this.server.serveTcp(tcp);
       this.udp = udp;
@@ -180,6 +178,24 @@ export class NetworkDns {
       udp.close();
       throw reason;
     }
+  }
+
+  /**
+   * Logs the failures of a listener, which may repeat every second while the listener waits for its
+   * address: the first, each new reason, and once that the listener works again.
+   */
+  private logFailures(tcp: Server): void {
+    const { log } = this.options;
+    let failure: string | undefined;
+    tcp.on('error', (error) => {
+      if (error.message === failure) return;
+      failure = error.message;
+      log.warn('the DNS listener failed', errorFields(error));
+    });
+    tcp.on('listening', () => {
+      if (failure !== undefined) log.info('the DNS listener works again');
+      failure = undefined;
+    });
   }
 
   private closeSockets(): void {
