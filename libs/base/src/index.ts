@@ -1,6 +1,7 @@
 export { toSnakeCase } from './to-snake-case.js';
 export { definedFields, type DefinedFields } from './defined-fields.js';
 export { unmapIpv4 } from './unmap-ipv4.js';
+export { parseMountLine, type MountLine } from './parse-mount-line.js';
 export { quoteForShell } from './quote-for-shell.js';
 export { findFirst } from './find-first.js';
 export { isPathWithin } from './is-path-within.js';

@@ -1,3 +1,4 @@
+import { parseMountLine } from '@cloudless/base';
 import { iterateLines } from '../parsers/lines.js';
 import { MalformedCgroupFileError } from '../parsers/malformed.js';
 
@@ -71,19 +72,17 @@ export interface CgroupMount {
 export function parseCgroupMounts(text: string): readonly CgroupMount[] {
   const mounts: CgroupMount[] = [];
   for (const { line, text: content } of iterateLines(text)) {
-    const [left = '', right] = content.split(' - ', 2);
-    const [, , , root, mountPoint] = left.split(' ', 5);
-    const [type, , superOptions = ''] = right?.split(' ', 3) ?? [];
-    if (root === undefined || mountPoint === undefined || type === undefined) {
+    const mount = parseMountLine(content);
+    if (mount === undefined)
       throw new MalformedCgroupFileError('/proc/<pid>/mountinfo', line, 'fields are missing');
-    }
+    const { type, mountPoint, root, superOptions } = mount;
     if (type !== 'cgroup' && type !== 'cgroup2') continue;
     if (mounts.length === MAX_ENTRIES) throw createTooManyError('/proc/<pid>/mountinfo', line);
     const controllers = type === 'cgroup2' ? [] : superOptions.split(',').filter(isController);
     mounts.push({
       version: type === 'cgroup2' ? 2 : 1,
-      mountPoint: unescapePath(mountPoint),
-      root: unescapePath(root),
+      mountPoint,
+      root,
       controllers,
     });
   }
@@ -106,12 +105,6 @@ const MOUNT_FLAGS: ReadonlySet<string> = new Set([
   'xattr',
   'cpuset_v2_mode',
 ]);
-
-/** Decodes a path: the kernel writes space, tab, newline and backslash as three octal digits. */
-const unescapePath = (path: string): string =>
-  path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
-    String.fromCharCode(Number.parseInt(octal, 8)),
-  );
 
 /**
  * Arrangement of cgroups on a machine. In a hybrid layout v2 is mounted beside v1, mostly without

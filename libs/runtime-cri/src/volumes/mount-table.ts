@@ -1,14 +1,5 @@
 import { readFileSync, realpathSync } from 'node:fs';
-import { isPathWithin } from '@cloudless/base';
-
-/** One line of the mount table of a process. */
-interface TableMount {
-  readonly mountPoint: string;
-  /** Major and minor number of the file system, which are the same in every mount namespace. */
-  readonly device: string;
-  /** Type of the file system. */
-  readonly type: string;
-}
+import { isPathWithin, parseMountLine, type MountLine } from '@cloudless/base';
 
 /**
  * Lists the mount points below a directory of this machine, in the order of the mounts. Includes
@@ -40,34 +31,17 @@ export function resolvePath(directory: string): string {
 }
 
 /** Parses a mount table and returns its mounts of type tmpfs. */
-export function parseMemoryMounts(table: string): readonly TableMount[] {
+export function parseMemoryMounts(table: string): readonly MountLine[] {
   return readMounts(table).filter(({ type }) => type === 'tmpfs');
 }
 
-function filterWithin(directory: string, mounts: readonly TableMount[]): readonly string[] {
+function filterWithin(directory: string, mounts: readonly MountLine[]): readonly string[] {
   const real = resolvePath(directory);
   return mounts.map(({ mountPoint }) => mountPoint).filter((path) => isPathWithin(path, real));
 }
 
-/**
- * Parses a mount table.
- * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, in which spaces, tabs
- *   and backslashes are octal numbers; the first field after the separator `-` is the type of the
- *   file system
- */
-function readMounts(table: string): readonly TableMount[] {
-  return table.split('\n').flatMap((line) => {
-    const [before = '', after = ''] = line.split(' - ');
-    const [, , device = '', , mountPoint] = before.split(' ');
-    const [type = ''] = after.split(' ');
-    return mountPoint === undefined ? [] : [{ mountPoint: decodeOctal(mountPoint), device, type }];
-  });
-}
-
-function decodeOctal(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
+function readMounts(table: string): readonly MountLine[] {
+  return table.split('\n').flatMap((line) => parseMountLine(line) ?? []);
 }
 
 function readOwnTable(): string {

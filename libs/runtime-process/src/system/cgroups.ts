@@ -1,7 +1,17 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { errorCodeOf } from '@cloudless/base';
+import {
+  locateCgroup,
+  parseCgroupMounts,
+  parseProcCgroup,
+  pathInHierarchy,
+} from '@cloudless/cgroup-stats';
 import { killProcess, MAX_KILL_ROUNDS } from './process-reference.js';
+
+/** Controller of version 1 by which the processes of a group are stopped before they are killed. */
+const FREEZER = 'freezer';
 
 /**
  * A control group. A process stays in its group even when it changes its session or its
@@ -30,7 +40,7 @@ export class Cgroup {
       try {
         mkdirSync(folder);
       } catch (reason) {
-        if ((reason as NodeJS.ErrnoException).code !== 'EEXIST') throw reason;
+        if (errorCodeOf(reason) !== 'EEXIST') throw reason;
       }
     }
   }
@@ -60,7 +70,7 @@ export class Cgroup {
       rmdirSync(this.folder);
       return true;
     } catch (reason) {
-      return (reason as NodeJS.ErrnoException).code === 'ENOENT';
+      return errorCodeOf(reason) === 'ENOENT';
     }
   }
 
@@ -99,36 +109,23 @@ export class Cgroup {
  * @param mounts - Text of `/proc/self/mountinfo`.
  * @param membership - Text of `/proc/self/cgroup`.
  * @returns Folders of the groups that this process is in: version 2 first, then the freezer of
- *   version 1.
+ *   version 1. A mount that does not contain the group stands for the group.
+ * @throws MalformedCgroupFileError when a text does not have the documented form.
  * @see proc_pid_mountinfo(5), cgroups(7) "/proc files"
  */
 export function findOwnGroups(mounts: string, membership: string): readonly string[] {
-  const groups = membership.split('\n').map((line) => /^\d+:([^:]*):(\/.*)$/.exec(line));
-  const findOwnPath = (controller: string): string | undefined =>
-    groups.find((match) => match?.[1]?.split(',').includes(controller) === true)?.[2];
-  const ownGroups = mounts.split('\n').flatMap((line) => {
-    const [before = '', after = ''] = line.split(' - ');
-    const [, , , root = '', mountPoint = ''] = before.split(' ');
-    const [type, , options = ''] = after.split(' ');
-    const ownPath =
-      type === 'cgroup2'
-        ? findOwnPath('')
-        : options.split(',').includes('freezer')
-          ? findOwnPath('freezer')
-          : undefined;
-    if (ownPath === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
-    const below =
-      root === '/' ? ownPath : ownPath.startsWith(`${root}/`) ? ownPath.slice(root.length) : '/';
-    return [
-      {
-        isVersion2: type === 'cgroup2',
-        folder: path.resolve(path.join(decodeOctal(mountPoint), below)),
-      },
-    ];
+  const memberships = parseProcCgroup(membership);
+  const groups = parseCgroupMounts(mounts).flatMap((mount) => {
+    const { version, controllers } = mount;
+    const canKill = version === 2 || controllers.includes(FREEZER);
+    if (!canKill || pathInHierarchy(memberships, mount) === undefined) return [];
+    const [folder = mount.mountPoint] =
+      locateCgroup([mount], memberships, FREEZER)?.directories ?? [];
+    return [{ version, folder }];
   });
   return [
-    ...ownGroups.filter(({ isVersion2 }) => isVersion2),
-    ...ownGroups.filter(({ isVersion2 }) => !isVersion2),
+    ...groups.filter(({ version }) => version === 2),
+    ...groups.filter(({ version }) => version === 1),
   ].map(({ folder }) => folder);
 }
 
@@ -156,13 +153,6 @@ export function readOwnGroups(): readonly string[] {
   } catch {
     return [];
   }
-}
-
-/** Decodes spaces in paths, which the kernel writes as octal numbers. */
-function decodeOctal(text: string): string {
-  return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
 }
 
 function writeQuietly(file: string, text: string): boolean {
