@@ -8,6 +8,7 @@ describe('quoteForShell', () => {
     ["it's", "'it'\\''s'"],
     ['$HOME', "'$HOME'"],
     ['', "''"],
+    ['"a" `date` \\ \n * ~ {b,c} #', `'"a" \`date\` \\ \n * ~ {b,c} #'`],
   ])('returns %j as %s', (word, shown) => {
     expect(quoteForShell(word)).toBe(shown);
   });

@@ -1,6 +1,6 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { CloudlessError, errorCodeOf } from '@cloudless/base';
 import { EXEC_MARK } from '../../system/marked-processes.js';
 import { resolveExecutable } from '../process/launch-command.js';
 import { splitEnvironment, type LaunchContext } from '../process/launch-context.js';
@@ -72,7 +72,7 @@ export function prepareCommand(
 
 /** Returns the error of a command whose launch script could not be written to a directory. */
 function toWriteError(cause: unknown, directory: string): unknown {
-  const { code = '' } = cause as NodeJS.ErrnoException;
+  const code = errorCodeOf(cause) ?? '';
   if (!['ENOSPC', 'EDQUOT'].includes(code)) return cause;
   return new CloudlessError(
     'exhausted',

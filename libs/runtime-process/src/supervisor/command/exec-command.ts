@@ -96,7 +96,7 @@ export class ExecCommand extends CommandProcess {
       for (const reader of readers) reader.close();
       if (inputEnds !== undefined) closeSync(inputEnds.parentEnd);
       throw toSpawnError(
-        await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
+        await new Promise<Error>((resolve) => child.once('error', resolve)),
         command[0] ?? argv0,
       );
     }

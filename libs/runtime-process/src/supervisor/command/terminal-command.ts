@@ -106,7 +106,7 @@ function forkTerminal(
     return binding.fork(...args);
   } catch (cause) {
     cleanUp();
-    throw toSpawnError(cause as NodeJS.ErrnoException, name);
+    throw toSpawnError(cause, name);
   }
 }
 

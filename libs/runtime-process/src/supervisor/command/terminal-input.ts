@@ -1,5 +1,5 @@
 import { write } from 'node:fs';
-import type { Clock, Timer } from '@cloudless/base';
+import { errorCodeOf, type Clock, type Timer } from '@cloudless/base';
 
 /** Delay between attempts to write to a terminal whose buffer of some KiB is full. */
 const RETRY_MS = 10;
@@ -70,8 +70,8 @@ export class TerminalInput {
     });
   }
 
-  private onWriteFailed(reason: NodeJS.ErrnoException): void {
-    if (reason.code === 'EAGAIN')
+  private onWriteFailed(reason: unknown): void {
+    if (errorCodeOf(reason) === 'EAGAIN')
       this.retryTimer = this.clock.setTimer(RETRY_MS, () => this.writeNext());
     else this.discardAll(); // the process has ended
   }

@@ -9,7 +9,13 @@ import {
 } from 'node:fs';
 import { isIP } from 'node:net';
 import path from 'node:path';
-import { definedFields, CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  errorCodeOf,
+  InvalidInputError,
+  type Violation,
+} from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../../system/marked-processes.js';
@@ -176,8 +182,8 @@ export function resolveExecutable(
  * memory or descriptors, otherwise {@link CommandNotStartedError}.
  * @param name - The program as the caller named it.
  */
-export function toSpawnError(cause: NodeJS.ErrnoException, name: string): CloudlessError {
-  const { code = '' } = cause;
+export function toSpawnError(cause: unknown, name: string): CloudlessError {
+  const code = errorCodeOf(cause) ?? '';
   const message = `command: ${name} cannot be started`;
   if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code))
     return new CloudlessError('exhausted', message, { cause });

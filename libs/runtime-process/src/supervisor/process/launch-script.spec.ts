@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
-import { buildLaunchScript, quoteForShell, type ShellTools } from './launch-script.js';
+import { buildLaunchScript, type ShellTools } from './launch-script.js';
 import { findShellTools } from './shell-tools.js';
 
 let directory: string;
@@ -109,11 +109,9 @@ describe('a launch script', () => {
       tools,
     );
     expect(script.split('\n').filter((line) => line.includes('hush'))).toEqual([
-      `export TOKEN='hush'`,
+      `export TOKEN=hush`,
     ]);
-    expect(script).toContain(
-      `exec '/usr/bin/env' '-u' '_' '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`,
-    );
+    expect(script).toContain(`exec /usr/bin/env -u _ /usr/bin/setsid -- app 3>&- 4>&- 5>&-`);
   });
 });
 
@@ -132,24 +130,15 @@ describe('a launch script with mounts of its own', () => {
       tools,
     );
     expect(script.split('\n')).toEqual([
-      `[ "$1" = entered ] || exec '/bin/unshare' '--mount' '--propagation' 'slave' '--' '/bin/sh' "$2" entered 2>&3`,
-      `CLOUDLESS_GUARD_REST=$('/bin/mount' '--bind' '/data/it'\\''s' '/etc/resolv.conf' 2>&1) || { echo "$CLOUDLESS_GUARD_REST" >&3; exit 125; }`,
+      `[ "$1" = entered ] || exec /bin/unshare --mount --propagation slave -- /bin/sh "$2" entered 2>&3`,
+      `CLOUDLESS_GUARD_REST=$(/bin/mount --bind '/data/it'\\''s' /etc/resolv.conf 2>&1) || { echo "$CLOUDLESS_GUARD_REST" >&3; exit 125; }`,
       'exec 2>&5',
       'read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat',
       'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
       'unset CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST',
       'unset PWD OLDPWD SHLVL _',
-      `exec '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`,
+      `exec /usr/bin/setsid -- app 3>&- 4>&- 5>&-`,
       '',
     ]);
-  });
-});
-
-describe('quoteForShell', () => {
-  it('quotes any text as one word of a shell', () => {
-    const text = `it's "a" $HOME \`date\` \\ \n * end`;
-    expect(
-      execFileSync('/bin/sh', ['-c', `printf %s ${quoteForShell(text)}`], { encoding: 'utf8' }),
-    ).toBe(text);
   });
 });

@@ -1,3 +1,4 @@
+import { quoteForShell } from '@cloudless/base';
 import { UNSHARE_ARGUMENTS, type OwnMounts } from '../resolver/own-mounts.js';
 import { splitEnvironment, type LaunchContext } from './launch-context.js';
 
@@ -108,9 +109,4 @@ function createMountLines({ tools, mounts }: OwnMounts, shell: string): readonly
 /** Returns true for a variable that a shell can export without an effect on the shell itself. */
 export function isOrdinaryVariable(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SPECIAL_NAMES.test(name);
-}
-
-/** Quotes any text as one word of a shell. */
-export function quoteForShell(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
 }

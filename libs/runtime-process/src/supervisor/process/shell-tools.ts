@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import path from 'node:path';
-import type { Log } from '@cloudless/base';
+import { quoteForShell, type Log } from '@cloudless/base';
 import { Cgroup, toDirectoryGroup, readOwnGroups } from '../../system/cgroups.js';
-import { quoteForShell, type ShellTools } from './launch-script.js';
+import type { ShellTools } from './launch-script.js';
 
 /** Where programs are searched, whatever the PATH of the supervisor. */
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];

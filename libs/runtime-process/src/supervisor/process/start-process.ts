@@ -198,10 +198,7 @@ class EndNotifier {
 
 /** Returns the error that Node.js emits after a spawn without a process id. */
 async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
-  return toSpawnError(
-    await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
-    name,
-  );
+  return toSpawnError(await new Promise<Error>((resolve) => child.once('error', resolve)), name);
 }
 
 /** Kills a process group, or the process alone when it leads no group. */

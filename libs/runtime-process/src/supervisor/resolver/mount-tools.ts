@@ -1,10 +1,9 @@
 import { execFile } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { errorMessageOf } from '@cloudless/base';
+import { errorMessageOf, quoteForShell } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { findProgram, TRIAL_TIMEOUT_MS } from '../process/shell-tools.js';
-import { quoteForShell } from '../process/launch-script.js';
 import { UNSHARE_ARGUMENTS, type MountTools } from './own-mounts.js';
 
 /** The tools, or why processes cannot have mounts of their own here, as a text for people. */

@@ -1,8 +1,7 @@
 import { realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { errorFields, type Log } from '@cloudless/base';
+import { errorFields, quoteForShell, type Log } from '@cloudless/base';
 import { readMountNamespace } from '../process/launch-context.js';
-import { quoteForShell } from '../process/launch-script.js';
 import { runMountTool } from './mount-tools.js';
 import type { MountTools } from './own-mounts.js';
 import {
