@@ -15,8 +15,8 @@ export interface MountLine {
 /**
  * Parses one line of `/proc/<pid>/mountinfo`.
  * @returns Undefined when the line does not have the documented fields, as an empty line.
- * @see proc_pid_mountinfo(5): after the separator `-` follow the type, the source and the options of
- *   the file system
+ * @see proc_pid_mountinfo(5): after the separator `-` follow the type, the source and the options
+ *   of the file system
  */
 export function parseMountLine(line: string): MountLine | undefined {
   const [before = '', after] = line.split(' - ', 2);

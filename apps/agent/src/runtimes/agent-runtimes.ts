@@ -266,8 +266,8 @@ function openProcesses(
  * Closes the process runtime. Stops all processes and shuts the supervisor down when
  * `stopContainers` is true. Also shuts the supervisor down when there are no processes. Otherwise
  * only closes the connection to the supervisor.
- * @throws kind `unavailable` after the connection is closed, when the supervisor does not answer: it
- *   and its processes run on.
+ * @throws kind `unavailable`, with the connection closed, when the supervisor does not answer. The
+ *   supervisor and its processes run on.
  */
 async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean): Promise<void> {
   try {

@@ -156,8 +156,8 @@ export class SupervisorConnection {
   }
 
   /**
-   * Connects with events; see {@link openSupervisorSocket} for the errors. Waits without a limit for
-   * a supervisor that has accepted the connection: the caller measures the wait.
+   * Connects with events; see {@link openSupervisorSocket} for the errors. Waits without a limit
+   * for a supervisor that has accepted the connection: the caller measures the wait.
    */
   static async open(
     directory: string,

@@ -36,8 +36,8 @@ export interface AttemptListener<Connection extends LinkedConnection> {
 
 export interface SupervisorLinkOptions<Connection extends LinkedConnection> {
   /**
-   * Connects to the supervisor, and starts a supervisor when none runs. Resolves when the connection
-   * can be used. Rejects as soon as `signal` is aborted.
+   * Connects to the supervisor, and starts a supervisor when none runs. Resolves when the
+   * connection can be used. Rejects as soon as `signal` is aborted.
    */
   readonly connect: (
     listener: AttemptListener<Connection>,
@@ -53,8 +53,8 @@ export interface SupervisorLinkOptions<Connection extends LinkedConnection> {
 }
 
 /**
- * Keeps a client connected to its supervisor: connects again with a growing delay when the connection
- * is lost, and detects a supervisor that accepts connections and does not answer.
+ * Keeps a client connected to its supervisor: connects again with a growing delay when the
+ * connection is lost, and detects a supervisor that accepts connections and does not answer.
  */
 export class SupervisorLink<Connection extends LinkedConnection = SupervisorConnection> {
   /** The open connection, or the attempt to open one; undefined without a connection. */
@@ -132,7 +132,7 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
     return new Promise((resolve) => this.silenceWaits.add(resolve));
   }
 
-  /** Goes on with the attempt to connect, and repeats it until it succeeds or the link is closed. */
+  /** Repeats the attempt to connect until an attempt succeeds or the link is closed. */
   async keepConnecting(): Promise<void> {
     if (this.isReconnecting) return;
     this.isReconnecting = true;

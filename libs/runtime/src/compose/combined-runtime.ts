@@ -135,7 +135,7 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     await (await this.requirePart(containerId)).runtime.limitEgress(containerId, rules);
   }
 
-  /** Renews the leases of both parts at the same time: a part that hangs ends no lease of the other. */
+  /** Renews both parts at the same time: a part that hangs lets no lease of the other expire. */
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     const renewals = this.parts.map(async ({ runtime, cache }) => {
       const ownLeases = new Map([...leases].filter(([containerId]) => cache.has(containerId)));
