@@ -52,6 +52,7 @@ export type {
   MetricSpec,
 } from './observability/meter.js';
 export { SecondLimit } from './loops/second-limit.js';
+export { runAtOnce, runInSlices } from './slices.js';
 export { Throttle } from './loops/throttle.js';
 export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './loops/throttle.js';
 export { noTracer } from './observability/tracer.js';

@@ -41,6 +41,32 @@ describe('ReadinessTracker', () => {
     expect(bed.readiness.lastReadyForMs(replica().id)).toBe(1_000);
   });
 
+  it('freezes the readiness of one moment, whatever changes later', async () => {
+    const alive = new Set(['node-1']);
+    await bed.advance(1_000);
+    const before = replica();
+    const frozen = bed.readiness.freeze((nodeId) => alive.has(nodeId));
+    const changes = [{ containerId: 'c2' }, { ready: false }, { ready: true }];
+    for (const change of changes) {
+      await bed.changeReplica(before.id, change);
+      await bed.advance(100);
+      expect(frozen.readyForMs(before)).toBe(1_000);
+    }
+    expect(readyForMs()).toBe(100);
+    alive.clear();
+    expect(frozen.readyForMs(before)).toBeUndefined();
+    frozen.close();
+  });
+
+  it('freezes that a replica is not ready, when the replica becomes ready later', async () => {
+    await bed.changeReplica(replica().id, { ready: false });
+    const frozen = bed.readiness.freeze(() => true);
+    await bed.changeReplica(replica().id, { ready: true });
+    expect(readyForMs()).toBe(0);
+    expect(frozen.readyForMs(replica())).toBeUndefined();
+    frozen.close();
+  });
+
   it.each([
     { name: 'was lost with its node', change: { lost: true, desiredRunning: false, ready: false } },
     { name: 'was unready and is ordered to stop', change: { desiredRunning: false } },

@@ -3,6 +3,17 @@ import type { Clock } from '@cloudless/base';
 import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 
+/** The readiness of replicas at one moment, see {@link ReadinessTracker.freeze}. */
+export interface FrozenReadiness extends Pick<ReadinessTracker, 'readyForMs'> {
+  close(): void;
+}
+
+/**
+ * The times of the replicas that have changed since a moment, as they were then: by uid of the
+ * workload, then by sequence number. Undefined: the replica was not ready.
+ */
+type FormerTimes = Map<string, Map<number, number | undefined>>;
+
 /**
  * Tracks for how long each replica has been ready, on the coordinator's monotonic clock; no wall
  * clock is used. After a restart of the coordinator every time starts at 0, which only delays
@@ -21,6 +32,7 @@ export class ReadinessTracker {
    * rounded down.
    */
   private readonly lastReadyMs = new Map<string, number>();
+  private readonly frozen = new Set<FormerTimes>();
   private readonly unsubscribe: () => void;
 
   constructor(
@@ -42,10 +54,32 @@ export class ReadinessTracker {
    * ready or is ordered to stop, or its node has no live session.
    */
   readyForMs(replica: ReplicaRecord): number | undefined {
-    const since = this.readySince.get(replica.uid)?.get(Number(replica.sequence));
+    const since = this.getSince(replica);
     if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId))
       return undefined;
     return Math.max(0, this.clock.now() - since);
+  }
+
+  /**
+   * Returns the readiness of now. It stays the same while time passes and replicas change. Close it
+   * after use.
+   * @param isAlive - Returns true for a node with a live session now.
+   */
+  freeze(isAlive: (nodeId: string) => boolean): FrozenReadiness {
+    const nowMs = this.clock.now();
+    const former: FormerTimes = new Map();
+    this.frozen.add(former);
+    return {
+      readyForMs: (replica) => {
+        const times = former.get(replica.uid);
+        const sequence = Number(replica.sequence);
+        const since = times?.has(sequence) === true ? times.get(sequence) : this.getSince(replica);
+        if (since === undefined || !replica.desiredRunning || !isAlive(replica.nodeId))
+          return undefined;
+        return Math.max(0, nowMs - since);
+      },
+      close: () => this.frozen.delete(former),
+    };
   }
 
   /**
@@ -68,6 +102,7 @@ export class ReadinessTracker {
     const { id, uid, sequence } = replica;
     const times = this.readySince.get(uid);
     const since = times?.get(Number(sequence));
+    for (const former of this.frozen) keepFirst(former, replica, since);
     const isWanted = after?.desiredRunning === true;
     if (!isWanted) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
@@ -81,9 +116,23 @@ export class ReadinessTracker {
     if (!sameContainer || since === undefined) this.setSince(after, Math.ceil(this.clock.now()));
   }
 
+  private getSince({ uid, sequence }: ReplicaRecord): number | undefined {
+    return this.readySince.get(uid)?.get(Number(sequence));
+  }
+
   private setSince({ uid, sequence }: ReplicaRecord, nowMs: number): void {
     const times = this.readySince.get(uid);
     if (times === undefined) this.readySince.set(uid, new Map([[Number(sequence), nowMs]]));
     else times.set(Number(sequence), nowMs);
   }
+}
+
+function keepFirst(
+  former: FormerTimes,
+  { uid, sequence }: ReplicaRecord,
+  since: number | undefined,
+): void {
+  const times = former.get(uid) ?? new Map<number, number | undefined>();
+  if (!times.has(Number(sequence))) times.set(Number(sequence), since);
+  former.set(uid, times);
 }
