@@ -110,13 +110,16 @@ export interface WorkloadPresenterPort {
   describeWeights(workload: WorkloadRecord): (replica: ReplicaRecord) => number;
 }
 
-/** Predicts changes one after the other, each on top of the changes before it. */
+/**
+ * Predicts changes one after the other, each on top of the changes before it. The predictions yield
+ * whenever other work should run.
+ */
 export interface DryRunPlannerPort {
-  /** Adds a node as a change would leave it. Call it for all nodes before any prediction. */
+  /** Adds a node as a change would leave it. Call it for all nodes before the first pause. */
   putNode(subject: NodeSubject): void;
-  planChange(subject: PlanSubject): WorkloadPlan;
+  planChange(subject: PlanSubject): Generator<void, WorkloadPlan>;
   /** Predicts the deletion of a workload. */
-  planDeletion(workload: WorkloadRecord): WorkloadPlan;
+  planDeletion(workload: WorkloadRecord): Generator<void, WorkloadPlan>;
   /**
    * Predicts that a rollout is paused, resumed or promoted.
    * @param control - The control record as the change would write it.
@@ -125,17 +128,25 @@ export interface DryRunPlannerPort {
     action: WorkloadPlan_Action,
     workload: WorkloadRecord,
     control: ControlRecord,
-  ): WorkloadPlan;
+  ): Generator<void, WorkloadPlan>;
   /** Predicts the effect of the change of a node on each workload that it moves or places. */
-  planMoves(nodeId: string): readonly WorkloadPlan[];
+  planMoves(nodeId: string): Generator<void, readonly WorkloadPlan[]>;
 }
+
+/** Predicts changes with a planner that starts at the state of one moment. */
+export type Prediction<Result> = (planner: DryRunPlannerPort) => Generator<void, Result>;
 
 /** Predicts changes, with all of their steps, and explains placements. Changes nothing. */
 export interface DryRunPort {
-  /** Predicts the effect of one change on the current state. */
-  planChange(subject: PlanSubject): WorkloadPlan;
-  /** Returns a planner that starts at the current state. */
-  createPlanner(): DryRunPlannerPort;
+  /**
+   * Predicts in slices, between which other work runs, one prediction at a time.
+   * @param predict - Reads the state before it yields for the first time: that is the state of the
+   *   planner. The state is newer after a pause.
+   * @throws the error of `predict`; StoppedError when the signal is aborted.
+   */
+  predict<Result>(predict: Prediction<Result>, signal?: StopSignal): Promise<Result>;
+  /** Predicts without a pause, for a decision that is committed on the current state. */
+  predictAtOnce<Result>(predict: Prediction<Result>): Result;
   /** Explains for each node whether a replica of the workload fits there, and why not. */
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }

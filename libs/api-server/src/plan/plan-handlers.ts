@@ -71,8 +71,7 @@ export class PlanHandlers {
     validateChanges(request.changes);
     this.requirePermission(entry.caller, request);
     return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
-      const view = state.view();
-      const { outcome, ...predicted } = this.predict(view, request);
+      const { outcome, ...predicted } = await this.predict(request);
       const plan = truncatePlan({
         ...predicted.plan,
         id: randomHex(random, ID_BYTES),
@@ -86,17 +85,17 @@ export class PlanHandlers {
         .transaction()
         .require('plan', plan.id, 'absent')
         .put('plan', plan.id, record);
-      for (const id of this.listPlansToDelete(view, record)) transaction.delete('plan', id);
+      for (const id of this.listPlansToDelete(state.view(), record)) transaction.delete('plan', id);
       await entry.commit(transaction);
       return plan;
     });
   }
 
   /** Predicts the effect of changes. Stores nothing. */
-  predictPlan(request: CreatePlanRequest, context: HandlerContext): Plan {
+  async predictPlan(request: CreatePlanRequest, context: HandlerContext): Promise<Plan> {
     validateChanges(request.changes);
     this.requirePermission(this.access.getCaller(context), request);
-    return truncatePlan(this.predict(this.deps.state.view(), request).plan);
+    return truncatePlan((await this.predict(request, context.signal)).plan);
   }
 
   /**
@@ -152,13 +151,17 @@ export class PlanHandlers {
    * @throws the errors of {@link planChanges}; kind `exhausted` for changes that one transaction
    *   cannot make, so that a plan is rejected now instead of at its execution.
    */
-  private predict(
-    view: ClusterView,
+  private async predict(
     { changes }: CreatePlanRequest,
-  ): { readonly plan: Plan; readonly outcome: PlannedOutcome } {
+    signal?: AbortSignal,
+  ): Promise<{ readonly plan: Plan; readonly outcome: PlannedOutcome }> {
     const nowMs = this.deps.clock.wallTime();
     const context = { createdAtMs: nowMs, getOverride: getOverrideOfChange };
-    const outcome = planChanges(this.deps, view, changes, context);
+    const view = this.deps.state.view();
+    const outcome = await this.deps.dryRun.predict(
+      planChanges(this.deps, view, changes, context),
+      signal,
+    );
     requireUnchanged(this.deps.state.transaction(), view, outcome.plans);
     checkRemovedReplicas(view, outcome.changes);
     checkSpecBytes(
@@ -171,7 +174,7 @@ export class PlanHandlers {
       changes,
       workloads: outcome.plans.map((each) => withPolicyWarnings(each, outcome.admitted.get(each))),
       nodes: [...outcome.nodes],
-      revision: view.revision,
+      revision: outcome.revision,
     });
     return { plan, outcome };
   }
@@ -189,7 +192,8 @@ export class PlanHandlers {
   }
 
   /**
-   * Predicts the outcome of the plan again.
+   * Predicts the outcome of the plan again, without a pause: the transaction is built on the state of
+   * the prediction, so that nothing is made that the plan does not show.
    * @throws kind `conflict` with the difference when the outcome is not the stored one.
    */
   private requireSameOutcome(
@@ -200,10 +204,12 @@ export class PlanHandlers {
     const plan = getPlan(record);
     let outcome: PlannedOutcome;
     try {
-      outcome = planChanges(this.deps, view, plan.changes, {
-        createdAtMs: toMs(plan.createdAt),
-        getOverride: () => overrideReason,
-      });
+      outcome = this.deps.dryRun.predictAtOnce(
+        planChanges(this.deps, view, plan.changes, {
+          createdAtMs: toMs(plan.createdAt),
+          getOverride: () => overrideReason,
+        }),
+      );
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
       if (hasErrorReason(reason, 'POLICY_DENIED')) throw reason;

@@ -8,7 +8,7 @@ import {
 import { InvalidInputError, toSnakeCase, type Violation } from '@cloudless/base';
 import type { ClusterView, NodeSubject } from '@cloudless/cluster-state';
 import type { AdmittedChange } from '../policy/policy-admission.js';
-import type { DryRunPlannerPort } from '../ports.js';
+import type { DryRunPlannerPort, Prediction } from '../ports.js';
 import { withRolloutUpdate } from '../rollout/rollout-update.js';
 import {
   validateChange,
@@ -27,6 +27,8 @@ export interface PlannedOutcome {
   readonly admitted: ReadonlyMap<WorkloadPlan, AdmittedChange>;
   /** One plan for each node that a change names. */
   readonly nodes: readonly NodePlan[];
+  /** Revision of the state that the prediction started from. */
+  readonly revision: bigint;
 }
 
 /**
@@ -83,7 +85,7 @@ function describeSubject({ value }: PlannedRequest): string {
 }
 
 /**
- * Validates every change as the RPC for this change does, and predicts their effects. The changes
+ * Validates every change as the RPC for this change does, and returns the prediction of their effects. The changes
  * of nodes take effect before the first prediction, because a plan makes all changes together: no
  * replica moves to a node that another change of the plan drains. The changes of workloads are
  * predicted one on top of the other.
@@ -95,29 +97,28 @@ export function planChanges(
   view: ClusterView,
   changes: readonly PlannedChange[],
   context: ValidationContext,
-): PlannedOutcome {
-  const checkedChanges = collectViolations(changes, (planned) =>
-    validateChange(deps, view, planned, context),
-  );
-  const planner = deps.dryRun.createPlanner();
-  for (const checked of checkedChanges) {
-    const subject = toNodeSubject(checked);
-    if (subject !== undefined) planner.putNode(subject);
-  }
-  const plans: WorkloadPlan[] = [];
-  const admitted = new Map<WorkloadPlan, AdmittedChange>();
-  for (const checked of checkedChanges) {
-    const predicted = predictChange(planner, checked);
-    plans.push(...predicted);
-    const [plan] = predicted;
-    if (checked.kind === 'workload' && checked.admitted !== undefined && plan !== undefined)
-      admitted.set(plan, checked.admitted);
-  }
-  return {
-    changes: checkedChanges,
-    plans,
-    admitted,
-    nodes: checkedChanges.flatMap((checked) => createNodePlan(deps, checked) ?? []),
+): Prediction<PlannedOutcome> {
+  return function* predict(planner) {
+    const checkedChanges = collectViolations(changes, (planned) =>
+      validateChange(deps, view, planned, context),
+    );
+    for (const checked of checkedChanges) {
+      const subject = toNodeSubject(checked);
+      if (subject !== undefined) planner.putNode(subject);
+    }
+    // The predictions may pause, so all that reads the state is before them.
+    const { revision } = view;
+    const nodes = checkedChanges.flatMap((checked) => createNodePlan(deps, checked) ?? []);
+    const plans: WorkloadPlan[] = [];
+    const admitted = new Map<WorkloadPlan, AdmittedChange>();
+    for (const checked of checkedChanges) {
+      const predicted = yield* predictChange(planner, checked);
+      plans.push(...predicted);
+      const [plan] = predicted;
+      if (checked.kind === 'workload' && checked.admitted !== undefined && plan !== undefined)
+        admitted.set(plan, checked.admitted);
+    }
+    return { changes: checkedChanges, plans, admitted, nodes, revision };
   };
 }
 
@@ -129,22 +130,22 @@ function toNodeSubject(checked: CheckedChange): NodeSubject | undefined {
   return { kind: node.lossConfirmed ? 'lost' : 'changed', node };
 }
 
-function predictChange(
+function* predictChange(
   planner: DryRunPlannerPort,
   checked: CheckedChange,
-): readonly WorkloadPlan[] {
+): Generator<void, readonly WorkloadPlan[]> {
   switch (checked.kind) {
     case 'workload': {
       const { namespace, name, current, spec } = checked.change;
-      return [planner.planChange({ namespace, name, current: current?.value, spec })];
+      return [yield* planner.planChange({ namespace, name, current: current?.value, spec })];
     }
     case 'deletion':
-      return [planner.planDeletion(checked.change.after ?? checked.change.current.value)];
+      return [yield* planner.planDeletion(checked.change.after ?? checked.change.current.value)];
     case 'rollout': {
       const { records, update, action } = checked;
       const control = records.control.value;
       return [
-        planner.planRollout(
+        yield* planner.planRollout(
           update === undefined ? Action.NOTHING : action,
           records.workload.value,
           update === undefined ? control : withRolloutUpdate(control, update),
@@ -153,7 +154,7 @@ function predictChange(
     }
     case 'node':
     case 'removal':
-      return planner.planMoves(checked.current.value.id);
+      return yield* planner.planMoves(checked.current.value.id);
   }
 }
 

@@ -44,6 +44,7 @@ import {
 import {
   createSeededRandom,
   definedFields,
+  runAtOnce,
   silentLog,
   type Log,
   type Random,
@@ -68,6 +69,7 @@ import { createApiServer, createReadServer, type ApiServer, type ReadServer } fr
 import type {
   ApiServerDeps,
   CallConnection,
+  DryRunPlannerPort,
   NodeAllocation,
   SimulatedState,
   WorkloadPresenterPort,
@@ -413,6 +415,23 @@ export class ApiTestBed {
         }),
       presentReplica: ({ id }) => create(ReplicaStatusSchema, { id }),
     };
+    const planner: DryRunPlannerPort = {
+      *planChange({ namespace, name, current }) {
+        return create(WorkloadPlanSchema, {
+          ...{ namespace, name, generation: current?.generation ?? 0n },
+        });
+      },
+      putNode: () => undefined,
+      *planDeletion({ namespace, name, generation }) {
+        return create(WorkloadPlanSchema, { namespace, name, generation });
+      },
+      *planRollout(action, { namespace, name, generation }) {
+        return create(WorkloadPlanSchema, { namespace, name, generation, action });
+      },
+      *planMoves() {
+        return [];
+      },
+    };
     return {
       ...(identity === undefined || authenticator === undefined
         ? {}
@@ -447,17 +466,8 @@ export class ApiTestBed {
             version === 1 ? 100 : 900,
       },
       dryRun: {
-        planChange: ({ namespace, name }) => create(WorkloadPlanSchema, { namespace, name }),
-        createPlanner: () => ({
-          planChange: ({ namespace, name, current }) =>
-            create(WorkloadPlanSchema, { namespace, name, generation: current?.generation ?? 0n }),
-          putNode: () => undefined,
-          planDeletion: ({ namespace, name, generation }) =>
-            create(WorkloadPlanSchema, { namespace, name, generation }),
-          planRollout: (action, { namespace, name, generation }) =>
-            create(WorkloadPlanSchema, { namespace, name, generation, action }),
-          planMoves: () => [],
-        }),
+        predict: (predict) => Promise.resolve().then(() => runAtOnce(predict(planner))),
+        predictAtOnce: (predict) => runAtOnce(predict(planner)),
         explain: ({ namespace, name }) =>
           create(ExplainWorkloadResponseSchema, { namespace, name }),
       },

@@ -108,20 +108,23 @@ export class WorkloadHandlers {
   }
 
   /** Predicts the effect of creating or updating one workload. Stores nothing. */
-  planWorkload(request: PlanWorkloadRequest, context: HandlerContext): WorkloadPlan {
+  async planWorkload(request: PlanWorkloadRequest, context: HandlerContext): Promise<WorkloadPlan> {
     if (request.policyOverride !== undefined)
       requireOverridePermission(
         this.access.getCaller(context),
         CoordinatorService.method.planWorkload,
       );
-    const view = this.deps.state.view();
-    const planned = planApply(this.deps, view, request);
-    const admitted = this.deps.admission.check(view, planned, request.policyOverride?.reason);
-    checkFileRefs(view, planned, this.deps.clock.wallTime());
-    checkHostPorts(view, planned);
-    const { current, ...change } = planned;
-    const plan = this.deps.dryRun.planChange({ ...change, current: current?.value });
-    return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));
+    const { deps } = this;
+    return deps.dryRun.predict(function* predict(planner) {
+      const view = deps.state.view();
+      const planned = planApply(deps, view, request);
+      const admitted = deps.admission.check(view, planned, request.policyOverride?.reason);
+      checkFileRefs(view, planned, deps.clock.wallTime());
+      checkHostPorts(view, planned);
+      const { current, ...change } = planned;
+      const plan = yield* planner.planChange({ ...change, current: current?.value });
+      return truncateWorkloadPlan(withPolicyWarnings(plan, admitted));
+    }, context.signal);
   }
 
   explainWorkload(request: ExplainWorkloadRequest): ExplainWorkloadResponse {

@@ -1,4 +1,5 @@
 import { PlanOutcome_Kind as OutcomeKind, Rollout_Strategy as Strategy } from '@cloudless/api';
+import { runAtOnce } from '@cloudless/base';
 import { TestBed, aSpec } from '../testing/test-bed.js';
 import { DryRunCluster } from './dry-run-cluster.js';
 import { PlacementBudget } from './placement-budget.js';
@@ -36,7 +37,7 @@ function predict(spec: SpecInit, newReplicas: number): DryRunResult {
     spec: aSpec({ resources: { requests: { cpuMillis: 1_000 } }, ...spec }),
   };
   const { workload } = putPredictedWorkload(cluster, view, subject, bed.clock.wallTime());
-  return simulateRollout(cluster, deps, workload);
+  return runAtOnce(simulateRollout(cluster, deps, workload));
 }
 
 /** The part of a prediction that a user sees: a plan with waiting replicas shows no other reason. */

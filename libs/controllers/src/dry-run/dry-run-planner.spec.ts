@@ -59,12 +59,14 @@ async function runWorkload(spec: SpecInit, nodes = ['node-1', 'node-2']): Promis
 }
 
 const plan = (spec: SpecInit, name = 'web'): WorkloadPlan =>
-  dryRun.planChange({
-    namespace: 'default',
-    name,
-    current: bed.state.view().workloadByName('default', name)?.value,
-    spec: aSpec(spec),
-  });
+  dryRun.predictAtOnce((planner) =>
+    planner.planChange({
+      namespace: 'default',
+      name,
+      current: bed.state.view().workloadByName('default', name)?.value,
+      spec: aSpec(spec),
+    }),
+  );
 const textsOf = ({ steps }: WorkloadPlan) =>
   steps.map(({ description, ready, live }) => `${description} (${ready}/${live})`);
 const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
@@ -78,9 +80,12 @@ const drainedNode = (id: string, force = false) =>
 
 /** Predicts the drain of nodes in one plan. */
 function planDrain(...nodes: readonly NodeRecord[]): readonly WorkloadPlan[] {
-  const planner = dryRun.createPlanner();
-  for (const node of nodes) planner.putNode({ kind: 'changed', node });
-  return nodes.flatMap(({ id }) => planner.planMoves(id));
+  return dryRun.predictAtOnce(function* predict(planner) {
+    for (const node of nodes) planner.putNode({ kind: 'changed', node });
+    const plans: WorkloadPlan[] = [];
+    for (const { id } of nodes) plans.push(...(yield* planner.planMoves(id)));
+    return plans;
+  });
 }
 
 describe('DryRunPlanner.planChange', () => {
@@ -360,15 +365,17 @@ describe('DryRunPlanner.planChange', () => {
 
   it('predicts a change on the result of the change that was predicted before', async () => {
     await openWith(['node-1']);
-    const planner = dryRun.createPlanner();
     const subject = (name: string) => ({
       namespace: 'default',
       name,
       current: undefined,
       spec: aSpec({ replicas: 1, ...cpu(3_000) }),
     });
-    expect(planner.planChange(subject('first')).unplaced).toBe(0);
-    expect(planner.planChange(subject('second')).unplaced).toBe(1);
+    const unplaced = dryRun.predictAtOnce(function* predict(planner) {
+      const first = yield* planner.planChange(subject('first'));
+      return [first.unplaced, (yield* planner.planChange(subject('second'))).unplaced];
+    });
+    expect(unplaced).toEqual([0, 1]);
   });
 
   it('warns that placements of a very large plan were not predicted', async () => {
@@ -386,8 +393,15 @@ describe('DryRunPlanner.planDeletion', () => {
   it('stops all replicas, warns about the running ones, and releases their resources', async () => {
     await openWith(['node-1']);
     await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
-    const planner = dryRun.createPlanner();
-    const result = planner.planDeletion(bed.workload());
+    const spec = aSpec({ replicas: 1, ...cpu(3_000) });
+    const [result, other] = dryRun.predictAtOnce(function* predict(planner) {
+      return [
+        yield* planner.planDeletion(bed.workload()),
+        yield* planner.planChange({
+          ...{ namespace: 'default', name: 'other', current: undefined, spec },
+        }),
+      ] as const;
+    });
     expect(result).toMatchObject({
       action: Action.DELETE,
       readyBefore: 1,
@@ -398,9 +412,7 @@ describe('DryRunPlanner.planDeletion', () => {
       outcome: { kind: OutcomeKind.DELETED },
     });
     expect(textsOf(result)).toEqual(['stop 1 of version 1 (0/1)']);
-    const spec = aSpec({ replicas: 1, ...cpu(3_000) });
-    const other = { namespace: 'default', name: 'other', current: undefined, spec };
-    expect(planner.planChange(other).unplaced).toBe(0);
+    expect(other.unplaced).toBe(0);
   });
 });
 
@@ -411,7 +423,7 @@ describe('DryRunPlanner.planDeletion of many replicas', () => {
     await bed.addReplicas(1_200, (index) =>
       index < 2 ? {} : { nodeId: '', phase: Phase.PENDING, ready: false, containerId: '' },
     );
-    const result = dryRun.createPlanner().planDeletion(bed.workload());
+    const result = dryRun.predictAtOnce((planner) => planner.planDeletion(bed.workload()));
     expect(result).toMatchObject({ totalSteps: 1_200, readyBefore: 2, highestLive: 1_200 });
     expect(result.steps).toHaveLength(1_000);
     expect(result.steps.at(-1)).toMatchObject({ ready: 0, live: 1_200 });
@@ -426,9 +438,13 @@ describe('DryRunPlanner.planRollout', () => {
     await bed.updateWorkload({ replicas: 2, command: ['new'], rollout: { minAvailable: 2 } });
     const control = (pausedVersion: number) =>
       Object.assign(clone(ControlRecordSchema, bed.control()), { pausedVersion });
-    const paused = dryRun.createPlanner().planRollout(Action.PAUSE, bed.workload(), control(2));
+    const planRollout = (action: Action, pausedVersion: number): WorkloadPlan =>
+      dryRun.predictAtOnce((planner) =>
+        planner.planRollout(action, bed.workload(), control(pausedVersion)),
+      );
+    const paused = planRollout(Action.PAUSE, 2);
     expect(paused).toMatchObject({ steps: [], warnings: [], outcome: { kind: OutcomeKind.STAYS } });
-    const resumed = dryRun.createPlanner().planRollout(Action.RESUME, bed.workload(), control(0));
+    const resumed = planRollout(Action.RESUME, 0);
     expect(textsOf(resumed)).toHaveLength(4);
     expect(resumed.outcome).toMatchObject({ kind: OutcomeKind.COMPLETES, ready: 2, updated: 2 });
   });
@@ -520,7 +536,9 @@ describe('DryRunPlanner.planMoves', () => {
       ...{ replicaIds: ['web-1'], nodeIds: ['node-1'] },
       until: timestampFromMs(bed.clock.wallTime() + 60_000),
     });
-    const moved = dryRun.createPlanner().planRollout(Action.MOVE, bed.workload(), control);
+    const moved = dryRun.predictAtOnce((planner) =>
+      planner.planRollout(Action.MOVE, bed.workload(), control),
+    );
     expect(moved.warnings).toEqual([expect.stringMatching(warning)]);
   });
 
@@ -549,9 +567,10 @@ describe('DryRunPlanner.planMoves', () => {
       { kind: 'lost', node: bed.node('node-1') },
       { kind: 'removed', nodeId: 'node-1' },
     ] as const) {
-      const planner = dryRun.createPlanner();
-      planner.putNode(subject);
-      const [result] = planner.planMoves('node-1');
+      const [result] = dryRun.predictAtOnce((planner) => {
+        planner.putNode(subject);
+        return planner.planMoves('node-1');
+      });
       expect(result).toMatchObject({ action: Action.MOVE, totalPlacements: 1, readyBefore: 1 });
     }
   });

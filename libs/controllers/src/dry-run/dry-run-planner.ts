@@ -12,15 +12,13 @@ import type {
   ReplicaRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
-import type { Clock } from '@cloudless/base';
+import { assert } from '@cloudless/base';
 import {
   isLive,
   toEffectiveNode,
-  type ClusterState,
   type NodeSubject,
   type PlanSubject,
 } from '@cloudless/cluster-state';
-import type { NodeDirectory } from '../node/node-directory.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import {
   warnDeletion,
@@ -33,15 +31,10 @@ import {
 } from './plan-warnings.js';
 import type { DryRunResult } from './dry-run-result.js';
 import { simulateRollout } from './simulate-rollout.js';
-import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
+import { DryRunCluster } from './dry-run-cluster.js';
 import { PlacementBudget } from './placement-budget.js';
 import { putPredictedWorkload } from './predicted-workload.js';
-
-export interface DryRunPlannerDeps extends DryRunClusterDeps {
-  readonly state: ClusterState;
-  readonly nodes: NodeDirectory;
-  readonly clock: Clock;
-}
+import type { SimulationSource } from './simulation-source.js';
 
 /**
  * Most steps of the plan of a deletion, which are all alike: more than any answer shows. A workload
@@ -49,13 +42,16 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
  */
 const MAX_DELETION_STEPS = 1_000;
 
+/** Replicas of a deletion that are read between two pauses, which takes about 10 ms. */
+const DELETED_PER_SLICE = 10_000;
+
 /**
  * Predicts changes one after the other, each on the predicted state after the changes before.
- * Commits nothing.
+ * Commits nothing. Each prediction yields whenever other work should run.
  */
 export class DryRunPlanner {
   private readonly cluster: DryRunCluster;
-  /** The cluster without the predicted changes. Created when the first comparison needs it. */
+  /** The cluster without the predicted changes. Undefined while no node is changed. */
   private unchangedCluster: DryRunCluster | undefined;
   private readonly budget: PlacementBudget;
   /** Ids of the workloads whose effect was predicted. */
@@ -63,29 +59,30 @@ export class DryRunPlanner {
   /** Ids of the workloads with replicas on a changed node, by node id, as before the change. */
   private readonly workloadIdsByNode = new Map<string, readonly string[]>();
 
-  constructor(private readonly deps: DryRunPlannerDeps) {
-    this.budget = new PlacementBudget(deps.state.view().nodeCount);
-    this.cluster = new DryRunCluster(deps, this.budget);
+  /**
+   * @param source - The state to predict from. It must stay the same as long as the planner is used,
+   *   and its model is copied now.
+   */
+  constructor(private readonly source: SimulationSource) {
+    let nodeCount = 0;
+    for (const _node of source.view.nodes()) nodeCount += 1;
+    this.budget = new PlacementBudget(nodeCount);
+    this.cluster = this.createCluster();
   }
 
   /**
    * Predicts a change of one workload: the difference of the specs, the steps in order with the
    * counts of ready and live replicas after each step, the nodes of new replicas, and warnings.
    */
-  planChange(subject: PlanSubject): WorkloadPlan {
+  *planChange(subject: PlanSubject): Generator<void, WorkloadPlan> {
     const { current } = subject;
     const control = current === undefined ? undefined : this.cluster.copyControl(current.uid);
     const {
       workload: predicted,
       changes,
       newVersion,
-    } = putPredictedWorkload(
-      this.cluster,
-      this.deps.state.view(),
-      subject,
-      this.deps.clock.wallTime(),
-    );
-    const result = this.simulate(predicted);
+    } = putPredictedWorkload(this.cluster, this.source.view, subject, this.source.clock.wallTime());
+    const result = yield* this.simulate(predicted);
     return create(WorkloadPlanSchema, {
       ...this.toPlanFields(predicted, result),
       action:
@@ -106,12 +103,13 @@ export class DryRunPlanner {
   }
 
   /** Predicts the deletion of a workload: all replicas stop, and release their resources. */
-  planDeletion(workload: WorkloadRecord): WorkloadPlan {
+  *planDeletion(workload: WorkloadRecord): Generator<void, WorkloadPlan> {
     const { uid } = workload;
     this.predictedIds.add(uid);
     const counts = { live: 0, ready: 0, running: 0 };
     const first: ReplicaRecord[] = [];
-    for (const replica of this.cluster.replicasOf(uid)) {
+    for (const [index, replica] of this.cluster.replicasOf(uid).entries()) {
+      if (index > 0 && index % DELETED_PER_SLICE === 0) yield;
       if (!isLive(replica) || replica.lost) continue;
       counts.live += 1;
       if (replica.ready && replica.desiredRunning) counts.ready += 1;
@@ -142,9 +140,13 @@ export class DryRunPlanner {
    * Predicts that a rollout is paused, resumed or promoted.
    * @param control - The control record as the change would leave it.
    */
-  planRollout(action: Action, workload: WorkloadRecord, control: ControlRecord): WorkloadPlan {
+  *planRollout(
+    action: Action,
+    workload: WorkloadRecord,
+    control: ControlRecord,
+  ): Generator<void, WorkloadPlan> {
     this.cluster.putControl(control);
-    const result = this.simulate(workload);
+    const result = yield* this.simulate(workload);
     // A pause is meant to stop the rollout.
     const isPause = action === Action.PAUSE;
     const steps = isPause ? result.steps.filter(({ blocked }) => blocked !== true) : result.steps;
@@ -159,8 +161,12 @@ export class DryRunPlanner {
     });
   }
 
-  /** Adds a node as a change would leave it, for all further predictions. */
+  /**
+   * Adds a node as a change would leave it, for all further predictions. Call it for all nodes in the
+   * turn of the event loop in which the planner is created, before any prediction.
+   */
   putNode(subject: NodeSubject): void {
+    this.unchangedCluster ??= this.createCluster();
     const nodeId = subject.kind === 'removed' ? subject.nodeId : subject.node.id;
     this.workloadIdsByNode.set(nodeId, this.cluster.workloadIdsOn(nodeId));
     this.cluster.putNode(subject);
@@ -172,23 +178,26 @@ export class DryRunPlanner {
    * predicted before are omitted.
    * @param nodeId - A node that was passed to {@link putNode}.
    */
-  planMoves(nodeId: string): readonly WorkloadPlan[] {
+  *planMoves(nodeId: string): Generator<void, readonly WorkloadPlan[]> {
     const before = this.workloadIdsByNode.get(nodeId) ?? [];
     const node = this.cluster.view.node(nodeId)?.value;
     const leaving = before.filter(
       (uid) => node === undefined || this.cluster.hasLeavingReplica(uid, nodeId),
     );
-    return [...new Set([...leaving, ...this.listOtherAffected()])]
+    const workloads = [...new Set([...leaving, ...this.listOtherAffected()])]
       .filter((uid) => !this.predictedIds.has(uid))
       .flatMap((uid) => this.cluster.view.workload(uid)?.value ?? [])
       .filter((workload) => workload.deletionRequestedAt === undefined)
-      .sort((a, b) => (formatName(a) < formatName(b) ? -1 : 1))
-      .flatMap((workload) => this.planMove(workload, node, leaving.includes(workload.uid)));
+      .sort((a, b) => (formatName(a) < formatName(b) ? -1 : 1));
+    const plans: WorkloadPlan[] = [];
+    for (const workload of workloads)
+      plans.push(...(yield* this.planMove(workload, node, leaving.includes(workload.uid))));
+    return plans;
   }
 
   /** Returns the ids of the workloads that any change of a node may place or stop. */
   private listOtherAffected(): readonly string[] {
-    return [...this.deps.state.view().workloads()]
+    return [...this.source.view.workloads()]
       .map(({ value }) => value)
       .filter(({ uid, spec }) => isGlobal(spec) || this.cluster.hasWaitingReplica(uid))
       .map(({ uid }) => uid);
@@ -200,15 +209,15 @@ export class DryRunPlanner {
    *   workload is omitted when the same would happen without the change, and when the budget of
    *   the plan is exhausted: then a workload before has the warning NOT_PREDICTED.
    */
-  private planMove(
+  private *planMove(
     workload: WorkloadRecord,
     node: NodeRecord | undefined,
     isLeaving: boolean,
-  ): readonly WorkloadPlan[] {
+  ): Generator<void, readonly WorkloadPlan[]> {
     if (!isLeaving && this.budget.isExhausted) return [];
-    let result = this.simulate(workload);
+    let result = yield* this.simulate(workload);
     if (!isLeaving) {
-      const unchanged = this.simulateUnchanged(workload);
+      const unchanged = yield* this.simulateUnchanged(workload);
       const notPredicted = Math.max(result.notPredicted, unchanged.notPredicted);
       if (notPredicted === 0 && isSameEffect(result, unchanged)) return [];
       result = { ...result, notPredicted };
@@ -235,18 +244,23 @@ export class DryRunPlanner {
     ];
   }
 
-  private simulate(workload: WorkloadRecord): DryRunResult {
+  private simulate(workload: WorkloadRecord): Generator<void, DryRunResult> {
     this.predictedIds.add(workload.uid);
-    return simulateRollout(this.cluster, this.deps, workload);
+    return simulateRollout(this.cluster, this.source, workload);
   }
 
   /**
    * Predicts what happens to a workload without the changes. All these workloads share one cluster,
    * as in the prediction with the changes: a workload takes the resources that an earlier one left.
    */
-  private simulateUnchanged(workload: WorkloadRecord): DryRunResult {
-    this.unchangedCluster ??= new DryRunCluster(this.deps, this.budget);
-    return simulateRollout(this.unchangedCluster, this.deps, workload);
+  private simulateUnchanged(workload: WorkloadRecord): Generator<void, DryRunResult> {
+    assert(this.unchangedCluster !== undefined, 'a node was put before its moves are planned');
+    return simulateRollout(this.unchangedCluster, this.source, workload);
+  }
+
+  private createCluster(): DryRunCluster {
+    const { source, budget } = this;
+    return new DryRunCluster({ ...source, state: { view: () => source.view } }, budget);
   }
 
   private toPlanFields({ namespace, name }: WorkloadRecord, result: DryRunResult) {

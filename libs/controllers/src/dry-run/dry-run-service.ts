@@ -1,5 +1,14 @@
 import { create } from '@bufbuild/protobuf';
-import { definedFields, type NodeId } from '@cloudless/base';
+import {
+  StoppedError,
+  definedFields,
+  runAtOnce,
+  runInSlices,
+  sleep,
+  type Clock,
+  type NodeId,
+  type StopSignal,
+} from '@cloudless/base';
 import {
   ExplainWorkloadResponseSchema,
   NodeVerdictSchema,
@@ -8,7 +17,6 @@ import {
   toTemplate,
   withDefaults,
   type ExplainWorkloadResponse,
-  type WorkloadPlan,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
@@ -19,32 +27,73 @@ import {
   type Cluster,
   type PlacementRequest,
 } from '@cloudless/scheduler';
-import { toEffectiveNode, type PlanSubject } from '@cloudless/cluster-state';
+import { toEffectiveNode, type ClusterState } from '@cloudless/cluster-state';
+import type { NodeDirectory } from '../node/node-directory.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
+import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';
 import { toApiReason } from '../placement/api-reason.js';
 import { countRemovedNodes } from '../placement/filter-funnel.js';
 import { describePreemption } from '../preemption/describe-preemption.js';
 import { ExpectedNodes } from './expected-nodes.js';
-import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
+import { DryRunPlanner } from './dry-run-planner.js';
+import { FrozenSource } from './frozen-source.js';
 
-export interface DryRunServiceDeps extends DryRunPlannerDeps {
+export interface DryRunServiceDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly readiness: Pick<ReadinessTracker, 'freeze' | 'readyForMs'>;
+  /** The scheduler's model of the records. */
+  readonly cluster: Cluster;
+  readonly clock: Clock;
   readonly presenter: WorkloadPresenter;
 }
 
+/** Predicts changes with a planner. Yields whenever other work should run. */
+export type Prediction<Result> = (planner: DryRunPlanner) => Generator<void, Result>;
+
 /** Predicts changes, and explains placements. Commits nothing. */
 export class DryRunService {
+  /** Resolves when the predictions so far have ended. */
+  private last: Promise<unknown> = Promise.resolve();
+
   constructor(private readonly deps: DryRunServiceDeps) {}
 
-  /** Predicts one change. */
-  planChange(subject: PlanSubject): WorkloadPlan {
-    return this.createPlanner().planChange(subject);
+  /**
+   * Predicts changes of the state of one moment, in slices between which other work runs. Predictions
+   * run one at a time, in the order of the calls, because each has a copy of the scheduler's model.
+   * @param predict - Called once, when the prediction begins. What it reads until it yields for the
+   *   first time is of the moment that the planner predicts from.
+   * @throws the error of `predict`; StoppedError when the signal is aborted.
+   */
+  predict<Result>(predict: Prediction<Result>, signal?: StopSignal): Promise<Result> {
+    const turn = this.last.then(async () => {
+      if (signal?.aborted === true) throw new StoppedError(signal.reason);
+      const source = new FrozenSource(this.deps);
+      try {
+        const steps = predict(new DryRunPlanner(source));
+        return await runInSlices(steps, () => sleep(this.deps.clock, 0, signal));
+      } finally {
+        source.close();
+      }
+    });
+    this.last = turn.catch(() => undefined);
+    return turn;
   }
 
-  /** Returns a planner that predicts each change on the state after the changes before. */
-  createPlanner(): DryRunPlanner {
-    return new DryRunPlanner(this.deps);
+  /**
+   * Predicts changes of the current state without a pause, for a decision that is committed on this
+   * state. A workload with very many replicas keeps the event loop for up to a second.
+   * @throws the error of `predict`.
+   */
+  predictAtOnce<Result>(predict: Prediction<Result>): Result {
+    const source = new FrozenSource(this.deps);
+    try {
+      return runAtOnce(predict(new DryRunPlanner(source)));
+    } finally {
+      source.close();
+    }
   }
 
   /**

@@ -32,12 +32,14 @@ function startNewLeader(): { readonly nodes: NodeDirectory; readonly dryRun: Dry
 }
 
 const planWeb = (dryRun: DryRunService, replicas: number) =>
-  dryRun.planChange({
-    namespace: 'default',
-    name: 'web',
-    current: bed.state.view().workloadByName('default', 'web')?.value,
-    spec: aSpec({ replicas, resources: { requests: { cpuMillis: 3_000 } } }),
-  });
+  dryRun.predictAtOnce((planner) =>
+    planner.planChange({
+      namespace: 'default',
+      name: 'web',
+      current: bed.state.view().workloadByName('default', 'web')?.value,
+      spec: aSpec({ replicas, resources: { requests: { cpuMillis: 3_000 } } }),
+    }),
+  );
 
 describe('predictions of a new leader that waits for the agents', () => {
   it('places replicas on nodes that are expected to connect', () => {

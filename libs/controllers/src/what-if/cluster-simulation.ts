@@ -24,12 +24,12 @@ import { putPredictedWorkload } from '../dry-run/predicted-workload.js';
 import type { DryRunResult } from '../dry-run/dry-run-result.js';
 import { simulateRollout } from '../dry-run/simulate-rollout.js';
 import { isGlobal } from '../rollout/global-targets.js';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 import { summarizeCapacity } from './capacity-summary.js';
 import { copyModel } from './copy-model.js';
 import { ALIVE_NODE_STATUS } from './record-source.js';
 import { listReplicaMoves, type ReplicaMove } from './replica-moves.js';
 import { formatMoves } from './simulated-moves.js';
-import type { SimulationSource } from './simulation-source.js';
 
 /**
  * Limits of a simulation that runs beside other work. A slice is a fraction of what one plan may
@@ -188,16 +188,16 @@ class ClusterSimulation {
       }
       const evaluatedBefore = this.budget.evaluations;
       this.budget.beginSlice();
-      this.predict(workload);
+      yield* this.predict(workload);
       work += this.budget.evaluations - evaluatedBefore;
       work += WORK_PER_REPLICA * this.cluster.replicasOf(workload.uid).length;
     }
   }
 
-  private predict(workload: WorkloadRecord): void {
+  private *predict(workload: WorkloadRecord): Generator<void, void> {
     const { clock } = this.source;
     const earlier = this.predictions.get(workload.uid);
-    const result = simulateRollout(this.cluster, { clock }, workload);
+    const result = yield* simulateRollout(this.cluster, { clock }, workload);
     const { minAvailable, unplaced, unplacedReason, outcome, suggestChange } = result;
     for (const [uid, replicas] of result.victims) {
       this.unsettled.add(uid);

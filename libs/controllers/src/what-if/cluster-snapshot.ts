@@ -15,6 +15,7 @@ import {
 } from '@cloudless/api/store';
 import { CloudlessError, type Clock } from '@cloudless/base';
 import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 import { createRecordSource, ALIVE_NODE_STATUS, type RecordSource } from './record-source.js';
 import {
   redactControl,
@@ -23,7 +24,6 @@ import {
   redactVersion,
   redactWorkload,
 } from './redaction.js';
-import type { SimulationSource } from './simulation-source.js';
 
 /** Version of the format. A reader refuses another one. */
 const FORMAT = 1;

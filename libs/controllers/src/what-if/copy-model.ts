@@ -1,7 +1,7 @@
 import type { Cluster } from '@cloudless/scheduler';
 import { isReserved } from '../placement/cluster-model.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
-import type { SimulationSource } from './simulation-source.js';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 
 /** Reservations up to which a model is cloned at once, which then takes at most 25 ms. */
 const CLONED_AT_ONCE = 50_000;

@@ -18,9 +18,9 @@ import { placeAway } from '../placement/place-away.js';
 import { toPlacementRequest, toReservation } from '../placement/scheduler-input.js';
 import { isGlobal } from '../rollout/global-targets.js';
 import { movesStopFirst } from '../rollout/rollout-input.js';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 import { SIMULATION_LIMITS } from './cluster-simulation.js';
 import { copyModel } from './copy-model.js';
-import type { SimulationSource } from './simulation-source.js';
 
 const NO_SPEC = create(WorkloadSpecSchema);
 const DEFAULT_MAX_MOVES = 16;

@@ -10,7 +10,7 @@ import {
 import { createCluster, type Cluster, type ScoreWeights } from '@cloudless/scheduler';
 import { isReserved } from '../placement/cluster-model.js';
 import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
-import type { SimulationSource } from './simulation-source.js';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 
 /** A node that is alive, without conditions, and was never lost. */
 export const ALIVE_NODE_STATUS: NodeLiveStatus = {

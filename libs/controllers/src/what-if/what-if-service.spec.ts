@@ -2,7 +2,6 @@ import { clone } from '@bufbuild/protobuf';
 import { NodeRecordSchema } from '@cloudless/api/store';
 import type { SimulatedChanges } from '@cloudless/cluster-state';
 import { TestBed } from '../testing/test-bed.js';
-import { FrozenSource } from './frozen-source.js';
 import { WhatIfService } from './what-if-service.js';
 
 const NOTHING: SimulatedChanges = { nodes: [], addedNodes: [], workloads: [], deletions: [] };
@@ -83,39 +82,5 @@ describe('WhatIfService', () => {
     aborted.abort();
     await expect(result).rejects.toMatchObject({ name: 'StoppedError' });
     state.close();
-  });
-});
-
-describe('FrozenSource', () => {
-  it('keeps showing the records of its creation while they change', async () => {
-    const source = new FrozenSource(bed.dependencies({}));
-    const show = () => ({
-      workload: source.view.workload('web')?.value.generation,
-      created: source.view.workload('new')?.value.uid,
-      control: source.view.control('web')?.value.nextSequence,
-      versions: source.view.versions('web').map(({ version }) => version),
-      version: source.view.version('web', 2)?.version,
-      cordoned: source.view.node('node-1')?.value.cordoned,
-      nodes: [...source.view.nodes()].length,
-      workloads: [...source.view.workloads()].length,
-      replicas: [...source.view.replicasOf('web')]
-        .map(({ value }) => [value.id, value.ready])
-        .sort(),
-      onNode1: [...source.view.replicasOn('node-1')].map(({ value }) => value.id).sort(),
-      onNode2: [...source.view.replicasOn('node-2')].map(({ value }) => value.id).sort(),
-      alive: source.nodes.isAlive('node-3'),
-      revision: source.view.revision,
-    });
-    const before = show();
-    await bed.updateWorkload({ replicas: 2, args: ['new'] });
-    await bed.createWorkload({}, 'new');
-    await bed.changeControl({ nextSequence: 9n });
-    await bed.changeNode('node-1', { cordoned: true });
-    await bed.addNode('node-4');
-    await bed.changeReplica('web-1', { ready: false });
-    await bed.changeReplica('web-1', { nodeId: 'node-2' });
-    bed.disconnect('node-3');
-    expect(show()).toEqual(before);
-    source.close();
   });
 });

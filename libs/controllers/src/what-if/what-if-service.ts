@@ -3,15 +3,15 @@ import type {
   ProposeMovesResponse,
   SimulateClusterResponse,
 } from '@cloudless/api';
-import { CloudlessError, sleep, type Clock, type StopSignal } from '@cloudless/base';
+import { CloudlessError, runInSlices, sleep, type Clock, type StopSignal } from '@cloudless/base';
 import type { ClusterState, ClusterView, SimulatedChanges } from '@cloudless/cluster-state';
 import type { ScoreWeights } from '@cloudless/scheduler';
+import { FrozenSource, type LiveSource } from '../dry-run/frozen-source.js';
+import type { SimulationSource } from '../dry-run/simulation-source.js';
 import { simulateCluster } from './cluster-simulation.js';
 import { encodeSnapshot } from './cluster-snapshot.js';
-import { FrozenSource, type LiveSource } from './frozen-source.js';
 import { proposeMoves } from './move-proposal.js';
 import { createRecordSource } from './record-source.js';
-import type { SimulationSource } from './simulation-source.js';
 
 export interface WhatIfServiceDeps extends Omit<LiveSource, 'state' | 'clock'> {
   readonly state: ClusterState;
@@ -111,17 +111,8 @@ export class WhatIfService {
     };
   }
 
-  /** Runs a generator, and lets other work run whenever the generator yields. */
-  private async runInSlices<Result>(
-    steps: Generator<void, Result>,
-    signal: StopSignal,
-  ): Promise<Result> {
-    let next = steps.next();
-    while (next.done !== true) {
-      await sleep(this.deps.clock, 0, signal);
-      next = steps.next();
-    }
-    return next.value;
+  private runInSlices<Result>(steps: Generator<void, Result>, signal: StopSignal): Promise<Result> {
+    return runInSlices(steps, () => sleep(this.deps.clock, 0, signal));
   }
 
   private checkSize(view: ClusterView): void {

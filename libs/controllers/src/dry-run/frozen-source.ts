@@ -6,17 +6,19 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import type { ClusterState, ClusterView, RecordChange, Stored } from '@cloudless/cluster-state';
+import type { FrozenReadiness, ReadinessTracker } from '../rollout/readiness-tracker.js';
 import type { SimulationSource, SimulationView } from './simulation-source.js';
 
 /** The running state that a {@link FrozenSource} is taken from. */
-export interface LiveSource extends Omit<SimulationSource, 'view'> {
+export interface LiveSource extends Omit<SimulationSource, 'view' | 'readiness'> {
   readonly state: Pick<ClusterState, 'view' | 'subscribe'>;
+  readonly readiness: Pick<ReadinessTracker, 'freeze'>;
 }
 
 /**
- * The state of the cluster at the moment of the creation. The records are not copied: while changes
- * are committed, the source keeps the former records, so that a simulation in slices sees one
- * revision. The scheduler's model is the running one: copy the model before the next turn of the
+ * The state of the cluster at the moment of the creation: its records, the liveness of its nodes, the
+ * readiness of its replicas and the time. The records are not copied: while changes are committed,
+ * the source keeps the former records, so that a simulation in slices sees one revision. The scheduler's model is the running one: copy the model before the next turn of the
  * event loop. Close the source after use.
  */
 export class FrozenSource implements SimulationSource {
@@ -25,13 +27,15 @@ export class FrozenSource implements SimulationSource {
   readonly readiness: SimulationSource['readiness'];
   readonly cluster: SimulationSource['cluster'];
   readonly clock: SimulationSource['clock'];
+  private readonly frozenReadiness: FrozenReadiness;
   private readonly unsubscribe: () => void;
 
   constructor(live: LiveSource) {
     const view = new FrozenView(live.state.view());
     this.view = view;
     this.unsubscribe = live.state.subscribe((changes) => view.keepFormer(changes));
-    this.clock = live.clock;
+    const nowMs = live.clock.wallTime();
+    this.clock = { wallTime: () => nowMs };
     this.cluster = live.cluster;
     const ids = [...view.nodes()].map(({ value }) => value.id);
     const alive = new Set(ids.filter((id) => live.nodes.isAlive(id)));
@@ -40,17 +44,13 @@ export class FrozenSource implements SimulationSource {
       isAlive: (id) => alive.has(id),
       status: (id) => statuses.get(id) ?? live.nodes.status(id),
     };
-    this.readiness = {
-      readyForMs: (replica) =>
-        replica.ready && replica.desiredRunning && alive.has(replica.nodeId)
-          ? // A replica that is no longer ready was ready when the source was taken.
-            (live.readiness.readyForMs(replica) ?? Number.POSITIVE_INFINITY)
-          : undefined,
-    };
+    this.frozenReadiness = live.readiness.freeze((id) => alive.has(id));
+    this.readiness = this.frozenReadiness;
   }
 
   close(): void {
     this.unsubscribe();
+    this.frozenReadiness.close();
   }
 }
 
@@ -187,6 +187,7 @@ class FrozenView implements SimulationView {
     live: Iterable<Stored<ReplicaRecord>>,
     belongs: (replica: ReplicaRecord) => boolean,
   ): readonly Stored<ReplicaRecord>[] {
+    if (this.formerReplicas.size === 0) return [...live];
     const replicas = [...live].filter(({ value }) => !this.formerReplicas.has(value.id));
     for (const former of this.formerReplicas.values())
       if (former !== undefined && belongs(former)) replicas.push(this.toStored(former));

@@ -12,6 +12,7 @@ import {
   WorkloadRecordSchema,
   type ReplicaRecord,
 } from '@cloudless/api/store';
+import { runAtOnce } from '@cloudless/base';
 import { NO_PINS, createVersionRecord } from '@cloudless/cluster-state';
 import { aSpec } from '../testing/test-bed.js';
 import { createRecordSource } from '../what-if/record-source.js';
@@ -155,7 +156,7 @@ function predict(world: World, simulated: number): DryRunResult {
     : toSpec(world.after, 'serve', cpuMillis);
   const subject = { ...names, current: workload, spec: changed };
   const predicted = putPredictedWorkload(cluster, source.view, subject, 0).workload;
-  return simulateRollout(cluster, { clock }, predicted);
+  return runAtOnce(simulateRollout(cluster, { clock }, predicted));
 }
 
 /** The part of a prediction that a user sees: a plan with waiting replicas shows no other reason. */
