@@ -33,14 +33,25 @@ beforeEach(async () => {
 });
 afterEach(() => bed.close());
 
+const updateOf = (name: string, replicas: number) => ({
+  ...{ namespace: 'default', name, current: bed.workload(name) },
+  spec: aSpec({ replicas, command: ['new'], ...REQUESTS }),
+});
+
 /** Returns the prediction of an update of all replicas of the workload as it is when called. */
 const predictUpdate = () => {
-  const current = bed.workload();
-  return (planner: DryRunPlanner): Generator<void, WorkloadPlan> =>
-    planner.planChange({
-      ...{ namespace: 'default', name: 'web', current },
-      spec: aSpec({ replicas: REPLICAS, command: ['new'], ...REQUESTS }),
-    });
+  const subject = updateOf('web', REPLICAS);
+  return (planner: DryRunPlanner): Generator<void, WorkloadPlan> => planner.planChange(subject);
+};
+
+/** As `predictUpdate`, followed by an update of a workload that is read after the pauses. */
+const predictTwoUpdates = () => {
+  const subjects = [updateOf('web', REPLICAS), updateOf('late', 1)];
+  return function* predict(planner: DryRunPlanner): Generator<void, readonly WorkloadPlan[]> {
+    const plans: WorkloadPlan[] = [];
+    for (const subject of subjects) plans.push(yield* planner.planChange(subject));
+    return plans;
+  };
 };
 
 /** The pauses of predictions that have not ended. */
@@ -73,31 +84,31 @@ async function settle(): Promise<number> {
 describe('DryRunService.predict', () => {
   it.each([
     {
-      name: 'replicas become unready',
+      name: 'a replica becomes unready',
       change: () => bed.changeReplica('web-1', { ready: false }),
     },
     {
-      name: 'a node is lost',
-      change: async () => {
+      name: 'a replica of the second workload becomes unready',
+      change: () => bed.changeReplica('late-1', { ready: false }),
+    },
+    {
+      name: 'a node loses its connection',
+      change: () => {
         bed.disconnect('node-2');
-        await bed.changeNode('node-2', { lost: true });
+        return Promise.resolve();
       },
     },
     {
-      name: 'another version of the workload is wanted',
-      change: () => bed.updateWorkload({ replicas: 3, command: ['other'] }),
+      name: 'a node is drained',
+      change: () => bed.changeNode('node-2', { cordoned: true, draining: true }),
     },
-    {
-      name: 'the rollout is paused',
-      change: () => bed.changeControl({ pausedVersion: 2 }),
-    },
-    {
-      name: 'a node accepts no more replicas',
-      change: () => bed.changeNode('node-2', { cordoned: true }),
-    },
+    { name: 'the rollout is paused', change: () => bed.changeControl({ pausedVersion: 2 }) },
   ])('predicts the state of its beginning when $name in a pause', async ({ change }) => {
-    const expected = dryRun.predictAtOnce(predictUpdate());
-    const result = dryRun.predict(predictUpdate());
+    await bed.createWorkload({ replicas: 1, ...REQUESTS }, 'late');
+    await bed.addReplicas(1, () => ({ id: 'late-1', uid: 'late', nodeId: 'node-2' }));
+    await bed.advance(10_000);
+    const expected = dryRun.predictAtOnce(predictTwoUpdates());
+    const result = dryRun.predict(predictTwoUpdates());
     await untilPause();
     expect(pauses).toHaveLength(1);
     await change();
@@ -105,7 +116,10 @@ describe('DryRunService.predict', () => {
     // An update of one replica takes two steps, of which at most 500 are in one slice.
     expect(await settle()).toBeGreaterThanOrEqual((2 * REPLICAS) / 500);
     expect(await result).toEqual(expected);
-    expect(expected).toMatchObject({ totalSteps: 2 * REPLICAS, readyBefore: REPLICAS });
+    expect(expected).toMatchObject([
+      { totalSteps: 2 * REPLICAS, readyBefore: REPLICAS },
+      { totalSteps: 2, readyBefore: 1 },
+    ]);
   });
 
   it('does not pause for a small workload', async () => {
