@@ -86,7 +86,7 @@ export class RolloutSimulation {
    */
   *run(): Generator<void, void> {
     yield* this.pauseAfter(0);
-    yield* this.pauseAfter(this.placeWaiting());
+    yield* this.pauseAfter(yield* this.placeWaiting());
     let rounds = 0;
     while (rounds < MAX_ROUNDS && (yield* this.runRound())) rounds += 1;
     if (rounds === MAX_ROUNDS)
@@ -106,14 +106,14 @@ export class RolloutSimulation {
    * many as the budget allows are placed too, and those that a node fits are simulated from then on.
    * @returns The number of replicas that the placer decides about.
    */
-  private placeWaiting(): number {
+  private *placeWaiting(): Generator<void, number> {
     const { cluster, placement, counted } = this;
     const { uid } = this.workload;
     const simulated = cluster.replicasOf(uid).filter(waitsForNode);
     const added = cluster.budget.consumeNewReplicas(counted.waiting.length);
     const others = counted.waiting.slice(counted.waiting.length - added);
     const waiting = added === 0 ? simulated : sortBySequence([...others, ...simulated]);
-    const placed = placement.placeReplicas(waiting, this.first.observed);
+    const placed = yield* placement.placeReplicas(waiting, this.first.observed);
     if (added > 0) {
       const simulatedIds = new Set(simulated.map(({ id }) => id));
       placement.unplaced = placement.unplaced.filter(({ id }) => simulatedIds.has(id));
@@ -278,7 +278,8 @@ export class RolloutSimulation {
       if (end === applied) break;
       const isFirst = this.steps.length === 0;
       const stillStopping = isFirst ? counted.stopping.length : 0;
-      for (const replica of this.applyDecision(steps.slice(applied, end), round, stillStopping))
+      const decision = steps.slice(applied, end);
+      for (const replica of yield* this.applyDecision(decision, round, stillStopping))
         placed.push(replica);
       if (stillStopping > 0) this.stepsWhileStopping = this.steps.length;
       yield* this.pauseAfter(end - applied);
@@ -297,11 +298,11 @@ export class RolloutSimulation {
    * @param stillStopping - Number of counted replicas that still exist beside the simulated ones.
    * @returns The placed replicas.
    */
-  private applyDecision(
+  private *applyDecision(
     steps: readonly PredictedStep[],
     { observed, replicasById, stopped }: Round,
     stillStopping: number,
-  ): readonly ReplicaRecord[] {
+  ): Generator<void, readonly ReplicaRecord[]> {
     const { cluster, placement, workload } = this;
     const waiting = [...placement.unplaced];
     const releasedIds: string[] = [];
@@ -322,10 +323,10 @@ export class RolloutSimulation {
       }
     }
     const notStopped = waiting.filter(({ id }) => !stopped.has(id));
-    const placed = placement.placeReplicas(notStopped, observed);
+    const placed = yield* placement.placeReplicas(notStopped, observed);
     for (const replicaId of releasedIds) cluster.release(replicaId);
     return releasedIds.length > 0
-      ? [...placed, ...placement.placeReplicas(placement.unplaced, observed)]
+      ? [...placed, ...(yield* placement.placeReplicas(placement.unplaced, observed))]
       : placed;
   }
 

@@ -37,7 +37,9 @@ export function* simulateRollout(
 ): Generator<void, DryRunResult> {
   const simulation = yield* startSimulation(cluster, workload, readStart(cluster, deps, workload));
   yield* simulation.run();
-  return summarizeRollout(cluster, workload, simulation);
+  const result = summarizeRollout(cluster, workload, simulation);
+  if (cluster.replicasOf(workload.uid).length >= GROUPED_PER_SLICE) yield;
+  return result;
 }
 
 /** Reads the rollout of a workload as before the first decision about the change. */
@@ -62,9 +64,11 @@ function* startSimulation(
 ): Generator<void, RolloutSimulation> {
   const replicas = cluster.replicasOf(workload.uid);
   if (maySelectSome(cluster, workload, start, replicas.length)) {
-    // To list so many replicas is work for a slice.
-    if (replicas.length >= GROUPED_PER_SLICE) yield;
+    const isLarge = replicas.length >= GROUPED_PER_SLICE;
+    // To list so many replicas is work for a slice, and so is what follows the selection.
+    if (isLarge) yield;
     const some = yield* selectSome(cluster, workload, replicas, start.nowMs);
+    if (isLarge) yield;
     const simulation = new RolloutSimulation(cluster, workload, start, some);
     if (isUpdateOfAll(simulation.first.observed)) return simulation;
   }
