@@ -39,6 +39,17 @@ async function openWith(nodes: readonly string[]): Promise<void> {
   dryRun = new DryRunService(bed.dependencies({ presenter }));
 }
 
+/** Opens a cluster with one node that fits 50,000 replicas. */
+async function openWithLargeNode(): Promise<void> {
+  await openWith([]);
+  await bed.addNode('node-1', {
+    hello: {
+      ...{ nodeId: 'node-1', maxReplicas: 50_000, capabilities: ['runtime.process'] },
+      capacity: { cpuMillis: 100_000, memoryBytes: 1n << 50n },
+    },
+  });
+}
+
 afterEach(() => bed.close());
 
 /** Creates a workload whose replicas run ready, each on the next node, as the first version. */
@@ -384,8 +395,31 @@ describe('DryRunPlanner.planChange', () => {
     await runWorkload({ replicas: 300, rollout, ...cpu(1) }, ['node-1']);
     const result = plan({ replicas: 300, command: ['new'], rollout, ...cpu(1) });
     expect(result.warnings[0]).toMatch(
-      /^the placement of \d+ replicas more was not predicted: the plan is too large$/,
+      /^the placement of (\d+) replicas was not predicted: \1 are beyond the 20000 evaluations of a node that a plan makes$/,
     );
+  });
+
+  it('warns of new replicas that a plan does not simulate, with the number and the reason', async () => {
+    await openWithLargeNode();
+    expect(plan({ replicas: 1_000_000, ...cpu(1) }).warningDetails).toMatchObject([
+      {
+        kind: WarningKind.NOT_PREDICTED,
+        replicas: 980_000,
+        message:
+          'the placement of 980000 replicas was not predicted: 980000 are beyond the 20000 new or waiting replicas that a plan simulates',
+      },
+    ]);
+  });
+
+  it('warns of replicas that an update replaces later, with the number and the reason', async () => {
+    await openWithLargeNode();
+    await bed.createWorkload({ replicas: 2_500, ...cpu(1) });
+    await bed.addReplicas(2_500);
+    await bed.changeControl({ nextSequence: 2_501n, activeVersion: 1, rollout: { version: 1 } });
+    await bed.advance(15_000);
+    expect(plan({ replicas: 2_500, command: ['new'], ...cpu(1) }).warnings).toEqual([
+      'the placement of 500 replicas was not predicted: 500 are replaced after the 2000 that a plan simulates',
+    ]);
   });
 });
 
@@ -621,7 +655,9 @@ describe('DryRunPlanner.planMoves', () => {
     await reconciler.close();
     const plans = planDrain(clone(NodeRecordSchema, bed.node('node-1')));
     expect(plans.map(({ warnings }) => warnings)).toEqual([
-      ['the placement of 1 replica more was not predicted: the plan is too large'],
+      [
+        'the placement of 1 replica was not predicted: 1 is beyond the 20000 evaluations of a node that a plan makes',
+      ],
     ]);
   });
 

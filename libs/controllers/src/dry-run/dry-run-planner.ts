@@ -218,9 +218,10 @@ export class DryRunPlanner {
     let result = yield* this.simulate(workload);
     if (!isLeaving) {
       const unchanged = yield* this.simulateUnchanged(workload);
-      const notPredicted = Math.max(result.notPredicted, unchanged.notPredicted);
+      const larger = unchanged.notPredicted > result.notPredicted ? unchanged : result;
+      const { notPredicted, notPredictedReason } = larger;
       if (notPredicted === 0 && isSameEffect(result, unchanged)) return [];
-      result = { ...result, notPredicted };
+      result = { ...result, notPredicted, notPredictedReason };
     }
     const isDrain = isLeaving && node?.draining === true;
     // A replica without a node does not keep a node from being drained when its predecessor ended.

@@ -36,6 +36,8 @@ export interface DryRunResult {
   readonly victims: ReadonlyMap<string, number>;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
+  /** The limits that are the reason, as one sentence with {@link notPredicted}; else empty. */
+  readonly notPredictedReason: string;
   /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
   readonly lowestReady: number;
   readonly highestLive: number;

@@ -51,6 +51,16 @@ export class PlacementBudget {
     private readonly limits: PlacementLimits = PLAN_LIMITS,
   ) {}
 
+  /** Most node evaluations in all slices together. */
+  get maxEvaluations(): number {
+    return this.limits.total;
+  }
+
+  /** Most new replicas in one slice. */
+  get maxNewReplicas(): number {
+    return this.limits.newReplicas ?? MAX_NEW_REPLICAS;
+  }
+
   /** True after a placement decision was refused in this slice: its prediction is not complete. */
   get isExhausted(): boolean {
     return this.refusedDecision;
@@ -78,7 +88,7 @@ export class PlacementBudget {
    * @returns The number of new replicas to predict, at most `wanted`.
    */
   consumeNewReplicas(wanted: number): number {
-    const left = (this.limits.newReplicas ?? MAX_NEW_REPLICAS) - this.newReplicasInSlice;
+    const left = this.maxNewReplicas - this.newReplicasInSlice;
     const granted = Math.max(0, Math.min(wanted, left));
     this.newReplicasInSlice += granted;
     return granted;

@@ -37,13 +37,7 @@ function warn(result: DryRunResult, unplaced: number, subject: string): readonly
   const warnings: PlanWarning[] = [];
   if (preempted > 0) warnings.push(createWarning(Kind.PREEMPTS, preempts, preempted));
   if (notPredicted > 0)
-    warnings.push(
-      createWarning(
-        Kind.NOT_PREDICTED,
-        `the placement of ${formatReplicaCount(notPredicted)} more was not predicted: the plan is too large`,
-        notPredicted,
-      ),
-    );
+    warnings.push(createWarning(Kind.NOT_PREDICTED, result.notPredictedReason, notPredicted));
   if (unplaced > 0)
     warnings.push({
       ...createWarning(

@@ -51,6 +51,8 @@ export class RolloutSimulation {
   readonly steps: DryRunStep[] = [];
   readonly placement: DryRunPlacement;
   readonly settings: RolloutSettings;
+  /** Number of existing replicas that are simulated from the start. */
+  readonly simulatedCount: number;
   /** The replicas that are not simulated: fewer once waiting ones of them were placed. */
   counted: CountedReplicas;
   /** The rollout state after {@link steps}. */
@@ -74,6 +76,7 @@ export class RolloutSimulation {
     this.state = start.state;
     this.settings = start.settings;
     this.nowMs = start.nowMs;
+    this.simulatedCount = simulated.length;
     this.work = simulated.length;
     cluster.setReplicas(workload.uid, simulated);
     this.placement = new DryRunPlacement(cluster, workload, simulated);

@@ -7,6 +7,7 @@ import { countRefused, predictCounted, putCountedReplicas } from './counted-repl
 import type { DryRunCluster } from './dry-run-cluster.js';
 import type { DryRunResult } from './dry-run-result.js';
 import { findMoveWait } from './move-wait.js';
+import { countNotPredicted, describeNotPredicted, type NotPredicted } from './not-predicted.js';
 import { countServing, describeOutcome } from './plan-outcome.js';
 import type { RolloutSimulation } from './rollout-simulation.js';
 
@@ -27,6 +28,11 @@ export function summarizeRollout(
   const predicted = predictCounted(counted, { unplaced, stuck: stuckReason !== undefined });
   const { readyCreated, readyWaiting, replaced } = predicted;
   const { preempted } = placement;
+  const notPredicted: NotPredicted = {
+    replacedLater: counted.replacedLater.length,
+    beyondNew: readyCreated + readyWaiting,
+    beyondEvaluations: placement.notPredicted,
+  };
   return {
     steps,
     omittedSteps: counted.created + counted.stopping.length + 2 * replaced,
@@ -38,8 +44,12 @@ export function summarizeRollout(
     preempts: preempted.describe((uid) => cluster.view.workload(uid)?.value),
     preempted: preempted.count,
     victims: preempted.byWorkload,
-    notPredicted:
-      placement.notPredicted + readyCreated + counted.replacedLater.length + readyWaiting,
+    notPredicted: countNotPredicted(notPredicted),
+    notPredictedReason: describeNotPredicted(notPredicted, {
+      simulated: simulation.simulatedCount,
+      newReplicas: cluster.budget.maxNewReplicas,
+      evaluations: cluster.budget.maxEvaluations,
+    }),
     ...findExtremes(simulation),
     minAvailable: resolveMinAvailable(workload, simulation, last.want + counted.created),
     readyBefore: countServing(observed),
