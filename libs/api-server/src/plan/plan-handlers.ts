@@ -192,8 +192,8 @@ export class PlanHandlers {
   }
 
   /**
-   * Predicts the outcome of the plan again, without a pause: the transaction is built on the state of
-   * the prediction, so that nothing is made that the plan does not show.
+   * Predicts the outcome of the plan again, without a pause: the transaction is built on the state
+   * of the prediction, so that nothing is made that the plan does not show.
    * @throws kind `conflict` with the difference when the outcome is not the stored one.
    */
   private requireSameOutcome(

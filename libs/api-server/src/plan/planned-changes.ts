@@ -85,10 +85,10 @@ function describeSubject({ value }: PlannedRequest): string {
 }
 
 /**
- * Validates every change as the RPC for this change does, and returns the prediction of their effects. The changes
- * of nodes take effect before the first prediction, because a plan makes all changes together: no
- * replica moves to a node that another change of the plan drains. The changes of workloads are
- * predicted one on top of the other.
+ * Validates every change as the RPC for this change does, and returns the prediction of their
+ * effects. The changes of nodes take effect before the first prediction, because a plan makes all
+ * changes together: no replica moves to a node that another change of the plan drains. The changes
+ * of workloads are predicted one on top of the other.
  * @throws kind `invalid` with the violations of all changes, with the index of their change; other
  *   errors as the RPC of the change throws them.
  */

@@ -9,8 +9,9 @@ import {
 } from '@cloudless/rollout';
 
 /**
- * Returns rollout settings for a prediction, in which the gates of canary steps pass: a gate is true
- * from its first evaluation, so a step ends after its wait, or after one evaluation without a wait.
+ * Returns rollout settings for a prediction, in which the gates of canary steps pass: a gate is
+ * true from its first evaluation, so a step ends after its wait, or after one evaluation without a
+ * wait.
  */
 export function assumeGatesPass(settings: RolloutSettings): RolloutSettings {
   return { ...settings, canarySteps: settings.canarySteps.map(assumeGatePasses) };
@@ -45,8 +46,8 @@ export function describeStepWait({ wait, gate }: CanaryStep): string {
 }
 
 /**
- * Returns the text of a wait that ends by time alone, with the full time, even when a part of the time
- * has passed already; undefined for any other wait, and empty for a step that passes at once.
+ * Returns the text of a wait that ends by time alone, with the full time, even when a part of the
+ * time has passed already; undefined for any other wait, and empty for a step that passes at once.
  */
 export function describeTimedWait(
   { canarySteps, pauseMs }: RolloutSettings,

@@ -40,7 +40,9 @@ function predict(spec: SpecInit, newReplicas: number): DryRunResult {
   return runAtOnce(simulateRollout(cluster, deps, workload));
 }
 
-/** The part of a prediction that a user sees: a plan with waiting replicas shows no other reason. */
+/**
+ * The part of a prediction that a user sees: a plan with waiting replicas shows no other reason.
+ */
 const shownOf = ({ steps, omittedSteps, stuckReason, ...rest }: DryRunResult) => ({
   ...rest,
   suggestChange: rest.suggestChange(),
@@ -74,7 +76,7 @@ describe('prediction of a bounded number of new replicas', () => {
       );
   });
 
-  it('counts replicas as not predicted when every simulated one finds a node', () => {
+  it('counts the other replicas as not predicted when every simulated replica finds a node', () => {
     const result = predict({ replicas: 10 }, 2);
     expect(result).toMatchObject({
       unplaced: 0,

@@ -29,9 +29,9 @@ export interface CountedOutcome {
 }
 
 /**
- * Predicts what becomes of the counted replicas. All replicas of one version are equal: when no node
- * fits the last of the simulated replicas, none fits the counted ones, and when the update of the
- * simulated replicas completes, the update of the others does.
+ * Predicts what becomes of the counted replicas. All replicas of one version are equal: when no
+ * node fits the last of the simulated replicas, none fits the counted ones, and when the update of
+ * the simulated replicas completes, the update of the others does.
  * @param simulated - `unplaced`: number of simulated replicas that no node fits; `stuck`: true when
  *   another reason keeps the rollout from its end.
  */

@@ -37,8 +37,8 @@ import { putPredictedWorkload } from './predicted-workload.js';
 import type { SimulationSource } from './simulation-source.js';
 
 /**
- * Most steps of the plan of a deletion, which are all alike: more than any answer shows. A workload
- * may have a million replicas.
+ * Most steps in the plan of a deletion, more than any answer shows: the steps are all alike, and a
+ * workload may have a million replicas.
  */
 const MAX_DELETION_STEPS = 1_000;
 
@@ -60,8 +60,8 @@ export class DryRunPlanner {
   private readonly workloadIdsByNode = new Map<string, readonly string[]>();
 
   /**
-   * @param source - The state to predict from. It must stay the same as long as the planner is used,
-   *   and its model is copied now.
+   * @param source - The state to predict from. It must stay the same as long as the planner is
+   *   used, and its model is copied now.
    */
   constructor(private readonly source: SimulationSource) {
     let nodeCount = 0;
@@ -162,8 +162,8 @@ export class DryRunPlanner {
   }
 
   /**
-   * Adds a node as a change would leave it, for all further predictions. Call it for all nodes in the
-   * turn of the event loop in which the planner is created, before any prediction.
+   * Adds a node as a change would leave it, for all further predictions. Call it for all nodes in
+   * the turn of the event loop in which the planner is created, before any prediction.
    */
   putNode(subject: NodeSubject): void {
     this.unchangedCluster ??= this.createCluster();

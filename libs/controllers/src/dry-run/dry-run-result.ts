@@ -15,7 +15,7 @@ export interface DryRunStep {
 /** Prediction for one workload, up to the point where nothing more happens by itself. */
 export interface DryRunResult {
   readonly steps: readonly DryRunStep[];
-  /** Number of further creations that the prediction counted without simulating them. */
+  /** Number of further creations and stops that the prediction counts, and does not simulate. */
   readonly omittedSteps: number;
   readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
   /** Number of replicas that no node fits. The reason is in {@link unplacedReason}. */
@@ -24,7 +24,8 @@ export interface DryRunResult {
   readonly waitedBefore: number;
   readonly unplacedReason: string;
   /**
-   * Finds the smallest change after which a node fits such a replica; empty when none is known.
+   * Finds the smallest change after which a node fits a replica of {@link unplaced}; empty when no
+   * such change is known.
    * Consumes budget of the plan: call it only for a result that is shown.
    */
   readonly suggestChange: () => string;
@@ -32,7 +33,7 @@ export interface DryRunResult {
   readonly preempts: string;
   /** Number of replicas in {@link preempts}. */
   readonly preempted: number;
-  /** The same by the uid of their workload. */
+  /** Number of replicas in {@link preempts}, by the uid of their workload. */
   readonly victims: ReadonlyMap<string, number>;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
@@ -41,7 +42,7 @@ export interface DryRunResult {
   /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
   readonly lowestReady: number;
   readonly highestLive: number;
-  /** The resolved `min_available` at the begin. */
+  /** The resolved `min_available` before the first step. */
   readonly minAvailable: number;
   /** Number of available replicas that serve before the first step. */
   readonly readyBefore: number;

@@ -61,8 +61,9 @@ export class DryRunService {
   constructor(private readonly deps: DryRunServiceDeps) {}
 
   /**
-   * Predicts changes of the state of one moment, in slices between which other work runs. Predictions
-   * run one at a time, in the order of the calls, because each has a copy of the scheduler's model.
+   * Predicts changes of the state of one moment, in slices between which other work runs.
+   * Predictions run one at a time, in the order of the calls, because each has a copy of the
+   * scheduler's model.
    * @param predict - Called once, when the prediction begins. What it reads until it yields for the
    *   first time is of the moment that the planner predicts from.
    * @throws the error of `predict`; StoppedError when the signal is aborted.

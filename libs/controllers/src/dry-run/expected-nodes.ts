@@ -45,7 +45,9 @@ export class ExpectedNodes {
       if (this.isExpected(value.id)) copy.upsertNode(toSchedulerNode(value, this.status(value.id)));
   }
 
-  /** Returns a model with the expected nodes: the same model when no node is expected. */
+  /**
+   * Returns a copy of a model with the expected nodes; the model itself when no node is expected.
+   */
   putIntoCopyOf(cluster: Cluster): Cluster {
     if (![...this.sources.view.nodes()].some(({ value }) => this.isExpected(value.id)))
       return cluster;

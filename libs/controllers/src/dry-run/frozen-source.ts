@@ -16,10 +16,11 @@ export interface LiveSource extends Omit<SimulationSource, 'view' | 'readiness'>
 }
 
 /**
- * The state of the cluster at the moment of the creation: its records, the liveness of its nodes, the
- * readiness of its replicas and the time. The records are not copied: while changes are committed,
- * the source keeps the former records, so that a simulation in slices sees one revision. The scheduler's model is the running one: copy the model before the next turn of the
- * event loop. Close the source after use.
+ * The state of the cluster at the moment of the creation: its records, the liveness of its nodes,
+ * the readiness of its replicas and the time. The records are not copied: while changes are
+ * committed, the source keeps the former records, so that a simulation in slices sees one revision.
+ * The scheduler's model is the running one: copy the model before the next turn of the event loop.
+ * Close the source after use.
  */
 export class FrozenSource implements SimulationSource {
   readonly view: SimulationView;

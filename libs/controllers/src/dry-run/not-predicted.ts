@@ -25,8 +25,8 @@ export const countNotPredicted = ({
 }: NotPredicted): number => replacedLater + beyondNew + beyondEvaluations;
 
 /**
- * Describes why the placement of replicas was not predicted: `the placement of 198000 replicas was not
- * predicted: 198000 are replaced after the 2000 that a plan simulates`. Empty when all were.
+ * Describes why the placement of replicas was not predicted: `the placement of 198000 replicas was
+ * not predicted: 198000 are replaced after the 2000 that a plan simulates`. Empty when all were.
  */
 export function describeNotPredicted(
   numbers: NotPredicted,

@@ -2,13 +2,13 @@ import { MAX_SUGGESTION_TRIALS } from '@cloudless/scheduler';
 
 /**
  * Most node evaluations of one plan: each placement decision evaluates every node once. This many
- * evaluations take about 0.1 s, during which the coordinator does nothing else.
+ * evaluations take about 0.1 s of CPU.
  */
 const MAX_NODE_EVALUATIONS = 20_000;
 
 /**
- * Most new replicas above the existing ones of one plan: a workload may want a million. Predicting
- * this many takes less than half a second, during which the coordinator does nothing else.
+ * Most new replicas of one plan beside the existing replicas: a workload may want a million.
+ * Predicting this many takes less than half a second of CPU.
  */
 const MAX_NEW_REPLICAS = 20_000;
 
@@ -37,7 +37,7 @@ const PLAN_LIMITS: PlacementLimits = {
 
 /**
  * The node evaluations of one plan or simulation, in all of its simulated clusters together. A plan
- * runs in one slice; a simulation lets other work run between its slices.
+ * has one slice of the budget; a simulation of the whole cluster has one for each workload.
  */
 export class PlacementBudget {
   private evaluatedNodes = 0;
@@ -84,7 +84,7 @@ export class PlacementBudget {
   }
 
   /**
-   * Counts replicas that a workload wants above its existing ones.
+   * Counts replicas that a workload wants beside its existing replicas.
    * @returns The number of new replicas to predict, at most `wanted`.
    */
   consumeNewReplicas(wanted: number): number {

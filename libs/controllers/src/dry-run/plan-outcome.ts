@@ -18,7 +18,7 @@ export interface PredictedEnd {
   readonly stuckReason: string | undefined;
   /** Number of wanted replicas that `observed` does not contain. Default: 0. */
   readonly omitted?: number;
-  /** Number of those that are assumed to become ready. Default: 0. */
+  /** How many of {@link omitted} are assumed to become ready. Default: 0. */
   readonly assumedReady?: number;
   /** How many of {@link RolloutObserved.alsoAvailable} run the wanted version. Default: 0. */
   readonly alsoUpdated?: number;

@@ -15,15 +15,17 @@ import type { DryRunResult } from './dry-run-result.js';
 
 /**
  * Returns the warnings about a change of a workload that would preempt replicas or not complete by
- * itself. Replicas that waited for a node before are no effect of the change, so they are not counted.
+ * itself. Replicas that waited for a node before are no effect of the change, so they are not
+ * counted.
  */
 export function warnIncomplete(result: DryRunResult): readonly PlanWarning[] {
   return warn(result, result.unplaced - result.waitedBefore, '');
 }
 
 /**
- * Returns the same warnings about a change of a node. Also counts replicas that waited before: the
- * drain needs nodes for their replacements. Whether the drain itself finishes is said by `subject`.
+ * Returns the warnings of {@link warnIncomplete} about a change of a node. Also counts replicas
+ * that waited before: the drain needs nodes for their replacements. `subject` says whether the
+ * drain itself finishes.
  * @param subject - Start of the sentence about replicas without a node: `the drain of node-1 would
  *   not finish: `. Default: empty.
  */
@@ -31,7 +33,10 @@ export function warnIncompleteMove(result: DryRunResult, subject = ''): readonly
   return warn(result, result.unplaced, subject);
 }
 
-/** Replicas without a node block all later steps, so no further reason is needed beside them. */
+/**
+ * Returns the warnings about a prediction. Replicas without a node block all later steps, so a
+ * warning about them replaces the warning with {@link DryRunResult.stuckReason}.
+ */
 function warn(result: DryRunResult, unplaced: number, subject: string): readonly PlanWarning[] {
   const { unplacedReason, stuckReason, notPredicted, preempts, preempted } = result;
   const warnings: PlanWarning[] = [];
@@ -82,8 +87,8 @@ export function warnSuperseded(
 
 /**
  * Returns the warning that an explicit `min_available` is not kept as written: RECREATE keeps none,
- * and a number above that of the replicas is lowered. 0 replicas keep none on purpose, and the number
- * of replicas in mode GLOBAL is that of the nodes.
+ * and a number above that of the replicas is lowered. 0 replicas keep none on purpose, and the
+ * number of replicas in mode GLOBAL is that of the nodes.
  */
 export function warnMinAvailable(spec: WorkloadSpec): readonly PlanWarning[] {
   const { rollout, replicas = 0 } = withDefaults(spec);

@@ -14,8 +14,9 @@ import { isFinished } from '../replica/finished.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 
 /**
- * The replicas of a workload by what a rolling update does with them. All replicas of one of the four
- * lists are alike for the rollout planner, so a prediction needs to simulate only some of them.
+ * The replicas of a workload by what a rolling update does with them. All replicas of one of the
+ * four lists are alike for the rollout planner, so a prediction needs to simulate only some of
+ * them.
  */
 export interface ReplicaGroups {
   /** Available replicas of the wanted version. Ascending by sequence number, as the next three. */
@@ -147,7 +148,9 @@ function createStayTest(
   view: Pick<ClusterView, 'node' | 'version'>,
   nowMs: number,
 ): (replica: ReplicaRecord) => boolean {
-  /** By node id: true for a node on which every replica may stay, whatever the replica tolerates. */
+  /**
+   * By node id: true for a node on which every replica may stay, whatever the replica tolerates.
+   */
   const keepsAll = new Map<string, boolean>();
   const keepsAllReplicas = (nodeId: string): boolean => {
     const known = keepsAll.get(nodeId);

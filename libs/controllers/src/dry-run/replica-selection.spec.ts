@@ -159,7 +159,9 @@ function predict(world: World, simulated: number): DryRunResult {
   return runAtOnce(simulateRollout(cluster, { clock }, predicted));
 }
 
-/** The part of a prediction that a user sees: a plan with waiting replicas shows no other reason. */
+/**
+ * The part of a prediction that a user sees: a plan with waiting replicas shows no other reason.
+ */
 const shownOf = ({ steps, omittedSteps, stuckReason, ...rest }: DryRunResult) => ({
   ...rest,
   suggestChange: rest.suggestChange(),

@@ -208,8 +208,8 @@ function countReplacedAtLeast(budget: DryRunCluster['budget'], limits: RolloutLi
 }
 
 /**
- * Returns the number of replicas in two batches with their surge. A rollout that has replaced so many
- * replaces all further replicas in the same way.
+ * Returns the number of replicas in two batches with their surge. A rollout that has replaced so
+ * many replaces all further replicas in the same way.
  */
 function countTwoBatches({ batch, maxSurge }: RolloutLimits): number {
   return 2 * (batch + maxSurge);

@@ -26,8 +26,8 @@ import { sortBySequence } from './replica-groups.js';
 import { countDesired, type ReplicaSelection, type RolloutStart } from './replica-selection.js';
 
 /**
- * Most rounds of a simulation. A rollout has at most 32 canary steps, each with a wait; a simulation
- * with more rounds than this would not end.
+ * Most rounds of a simulation. A rollout has at most 32 canary steps, each with a wait; a
+ * simulation with more rounds than this would not end.
  */
 const MAX_ROUNDS = 200;
 
@@ -36,9 +36,9 @@ const WORK_PER_SLICE = 500;
 
 /** The steps of one round, while they are applied. */
 interface Round {
-  /** The replicas at the begin of the round. */
+  /** The state of the rollout at the start of the round. */
   readonly observed: RolloutObserved;
-  /** The same by their ids. */
+  /** The simulated replicas at the start of the round, by id. */
   readonly replicasById: ReadonlyMap<string, ReplicaRecord>;
   /** Ids of the replicas that the applied steps stop. */
   readonly stopped: Set<string>;
@@ -53,7 +53,7 @@ export class RolloutSimulation {
   readonly settings: RolloutSettings;
   /** Number of existing replicas that are simulated from the start. */
   readonly simulatedCount: number;
-  /** The replicas that are not simulated: fewer once waiting ones of them were placed. */
+  /** The replicas that are not simulated. The placement of a waiting replica removes it. */
   counted: CountedReplicas;
   /** The rollout state after {@link steps}. */
   state: RolloutState;
@@ -84,8 +84,8 @@ export class RolloutSimulation {
   }
 
   /**
-   * Simulates the rollout until nothing more happens by itself, and stores the predicted state in the
-   * simulated cluster. Yields whenever other work should run.
+   * Simulates the rollout until nothing more happens by itself, and stores the predicted state in
+   * the simulated cluster. Yields whenever other work should run.
    */
   *run(): Generator<void, void> {
     yield* this.pauseAfter(0);
@@ -105,8 +105,9 @@ export class RolloutSimulation {
   }
 
   /**
-   * Places the replicas that waited before the change, as the placer would. Of the counted ones, as
-   * many as the budget allows are placed too, and those that a node fits are simulated from then on.
+   * Places the replicas that waited before the change, as the placer would. The budget limits how
+   * many of the counted replicas are placed too; a counted replica that a node fits is simulated
+   * from then on. Yields whenever other work should run.
    * @returns The number of replicas that the placer decides about.
    */
   private *placeWaiting(): Generator<void, number> {
@@ -262,8 +263,8 @@ export class RolloutSimulation {
   }
 
   /**
-   * Applies predicted steps up to a switch, or up to a decision that leaves replicas without a node.
-   * Yields whenever other work should run.
+   * Applies predicted steps up to a switch, or up to a decision that leaves replicas without a
+   * node. Yields whenever other work should run.
    * @returns The number of applied steps.
    */
   private *applySteps(
@@ -297,8 +298,8 @@ export class RolloutSimulation {
   /**
    * Applies the steps of one decision. New replicas are placed before the stopped replicas release
    * their resources, as stops take time; new replicas that no node fits are placed again after the
-   * release.
-   * @param stillStopping - Number of counted replicas that still exist beside the simulated ones.
+   * release. Yields whenever other work should run.
+   * @param stillStopping - Number of counted replicas that stop, and are still live.
    * @returns The placed replicas.
    */
   private *applyDecision(

@@ -12,8 +12,8 @@ import { countServing, describeOutcome } from './plan-outcome.js';
 import type { RolloutSimulation } from './rollout-simulation.js';
 
 /**
- * Summarizes the simulation of a rollout that has ended as the prediction for the whole workload, and
- * adds the replicas that were only counted to the simulated cluster again.
+ * Summarizes the simulation of a rollout that has ended as the prediction for the whole workload,
+ * and adds the replicas that were only counted to the simulated cluster again.
  */
 export function summarizeRollout(
   cluster: DryRunCluster,

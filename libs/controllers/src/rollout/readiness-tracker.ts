@@ -22,14 +22,14 @@ type FormerTimes = Map<string, Map<number, number | undefined>>;
 export class ReadinessTracker {
   /**
    * Time at which each ready replica became ready, by uid of the workload and by sequence number: a
-   * pass over a workload then reads one small map. Whole milliseconds, rounded up: other numbers take
-   * 16 bytes more in a map.
+   * pass over a workload then reads one small map. Whole milliseconds, rounded up: other numbers
+   * take 16 bytes more in a map.
    */
   private readonly readySince = new Map<string, Map<number, number>>();
   /**
-   * Duration of the last readiness of replicas that are not ready and not ordered to stop, by replica
-   * id. A lost replica is ordered to stop, and its record may stay for weeks. Whole milliseconds,
-   * rounded down.
+   * Duration of the last readiness of replicas that are not ready and not ordered to stop, by
+   * replica id. A lost replica is ordered to stop, and its record may stay for weeks. Whole
+   * milliseconds, rounded down.
    */
   private readonly lastReadyMs = new Map<string, number>();
   private readonly frozen = new Set<FormerTimes>();
