@@ -144,9 +144,9 @@ function toStoredResponse<Response>(response: Response): Response {
   if (response.status === undefined) return response;
   // A shallow copy: a deep one would take milliseconds for the replicas alone. The unknown fields of
   // the status are the encoded replicas of a binary call.
-  const { $unknown: encodedReplicas, ...status } = response.status;
-  const stored = { ...response, status: { ...status, replicas: [], omittedReplicas: 0 } };
-  return stored as Response;
+  const status = { ...response.status, replicas: [], omittedReplicas: 0 };
+  delete status.$unknown;
+  return { ...response, status } as Response;
 }
 
 /**
