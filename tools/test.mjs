@@ -127,7 +127,7 @@ async function runBuffered(command, args) {
   return code;
 }
 
-/** Tests that node runs by itself because they need no package. */
+/** Tests of the tools of this repository, which node runs without jest. */
 function nodeTests(files) {
   const args = ['--test', '--test-reporter=tap', ...files.map((file) => join(root, file))];
   const { stdout, status } = spawnSync(process.execPath, args, {

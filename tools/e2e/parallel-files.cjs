@@ -4,7 +4,6 @@
  * moment of a kill. Every other file runs alone, so a new file is serial until this list names it.
  */
 module.exports = [
-  'authority-rotation',
   'backup',
   'clients',
   'cloudlessctl',
@@ -26,7 +25,6 @@ module.exports = [
   'rolling-update',
   'rollout-blue-green',
   'rollout-canary',
-  'secret-canary',
   'secret-scan',
   'start-up',
   'store-directory',

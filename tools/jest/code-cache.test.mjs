@@ -55,14 +55,14 @@ describe('the cache of transformed code', () => {
       );
     });
 
-  it('takes no texts for others with the same characters', () =>
+  it('gives other hashes for the same characters in other texts', () =>
     assert.notEqual(hashOf('ab', 'c'), hashOf('a', 'bc')));
 });
 
 describe('the transform of jest', () => {
-  const options = (project) => ({
+  const options = (project, cache = true) => ({
     config: {
-      cacheDirectory: directory,
+      ...{ cache, cacheDirectory: directory },
       cwd: root,
       ...{ rootDir: join(root, project), testMatch: [], testRegex: [], globals: {}, transform: [] },
     },
@@ -86,13 +86,27 @@ describe('the transform of jest', () => {
     assert.equal(transform.process(text, file, options('libs/api')).code, code);
   });
 
-  it('has other keys for another text, another file and a run with coverage', () => {
+  it('keeps CommonJS modules and ES modules apart', () => {
+    const esModule = transform.process(text, file, options('libs/base'));
+    const commonJs = { ...options('libs/base'), supportsStaticESM: false };
+    assert.match(transform.process(text, file, commonJs).code, /exports\.example/);
+    assert.equal(transform.process(text, file, options('libs/base')).code, esModule.code);
+  });
+
+  it('reads and writes no shared code in a run without cache', () => {
+    transform.process(text, file, options('libs/base', false));
+    assert.deepEqual(listFiles(), []);
+  });
+
+  it('has other keys for another text, file or kind of module, and with coverage', () => {
+    const call = { instrument: false, supportsStaticESM: true };
     const keys = [
-      transform.getCacheKey(text, file, { instrument: false }),
-      transform.getCacheKey(`${text}\n`, file, { instrument: false }),
-      transform.getCacheKey(text, `${file}x`, { instrument: false }),
-      transform.getCacheKey(text, file, { instrument: true }),
+      transform.getCacheKey(text, file, call),
+      transform.getCacheKey(`${text}\n`, file, call),
+      transform.getCacheKey(text, `${file}x`, call),
+      transform.getCacheKey(text, file, { ...call, instrument: true }),
+      transform.getCacheKey(text, file, { ...call, supportsStaticESM: false }),
     ];
-    assert.equal(new Set(keys).size, 4);
+    assert.equal(new Set(keys).size, 5);
   });
 });

@@ -71,14 +71,16 @@ function withBuiltIns(code) {
 }
 
 module.exports = {
-  getCacheKey(text, file, { instrument }) {
-    return hashOf(TOOLS, file, text, String(instrument));
+  getCacheKey(text, file, { instrument, supportsStaticESM }) {
+    return hashOf(TOOLS, file, text, String(instrument), String(supportsStaticESM));
   },
   process(text, file, options) {
     if (!file.endsWith('.ts')) return { code: withBuiltIns(text) };
-    const code = readCached(options.config.cacheDirectory, hashOf(TOOLS, file, text), () =>
-      withBuiltIns(transpile(text, file, options)),
-    );
-    return { code };
+    const compute = () => withBuiltIns(transpile(text, file, options));
+    const { cache, cacheDirectory } = options.config;
+    if (!cache) return { code: compute() };
+    // Without --experimental-vm-modules, ts-jest makes CommonJS modules.
+    const key = hashOf(TOOLS, file, text, String(options.supportsStaticESM));
+    return { code: readCached(cacheDirectory, key, compute) };
   },
 };

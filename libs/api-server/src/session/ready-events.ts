@@ -17,19 +17,19 @@ const READY = 'ReplicaReady';
  */
 export class ReadyEvents {
   private readonly groups = new Map<string, EventInit[]>();
-  private count = 0;
+  private eventCount = 0;
 
   /** Number of events that {@link flush} adds. */
   get size(): number {
-    const { mostSingle } = this;
+    const { maxSingleEvents } = this;
     let size = 0;
-    for (const { length } of this.groups.values()) size += length > mostSingle ? 1 : length;
+    for (const { length } of this.groups.values()) size += length > maxSingleEvents ? 1 : length;
     return size;
   }
 
   /** Most replicas of one group that get an event each. */
-  private get mostSingle(): number {
-    return this.count > MAX_SINGLE_EVENTS_IN_COMMIT ? 1 : MAX_SINGLE_EVENTS;
+  private get maxSingleEvents(): number {
+    return this.eventCount > MAX_SINGLE_EVENTS_IN_COMMIT ? 1 : MAX_SINGLE_EVENTS;
   }
 
   /**
@@ -46,18 +46,18 @@ export class ReadyEvents {
     const group = this.groups.get(key);
     if (group === undefined) this.groups.set(key, [event]);
     else group.push(event);
-    this.count += 1;
+    this.eventCount += 1;
     return true;
   }
 
   /** Adds the events to the transaction of the commit. */
   flush(transaction: Transaction): void {
-    const { mostSingle } = this;
+    const { maxSingleEvents } = this;
     for (const events of this.groups.values())
-      if (events.length > mostSingle) transaction.event(merge(events));
+      if (events.length > maxSingleEvents) transaction.event(merge(events));
       else for (const event of events) transaction.event(event);
     this.groups.clear();
-    this.count = 0;
+    this.eventCount = 0;
   }
 }
 

@@ -112,7 +112,7 @@ describe('ObservationCache', () => {
     expect(world.observed).toBe(4);
   });
 
-  it('keeps a bounded number of observations, those of the first workloads that change', () => {
+  it('keeps a bounded number of observations, and does not replace them by those of other workloads', () => {
     const world = new TestWorld();
     const replicas = Array.from({ length: 30_000 }, (_, sequence) => aReplica(sequence));
     for (const uid of ['a', 'b', 'c']) world.observe(replicas, uid);
@@ -127,14 +127,13 @@ describe('ObservationCache', () => {
     expect(world.cache.size).toBe(0);
   });
 
-  it('replaces observations that many passes have not used', () => {
+  it('replaces the observations of a workload without passes by those of an active one', () => {
     const world = new TestWorld();
     const replicas = Array.from({ length: 40_000 }, (_, sequence) => aReplica(sequence));
-    world.observe(replicas, 'unused');
-    for (let pass = 0; pass < 4_096; pass += 1) world.observe([], 'other');
-    world.observe(replicas, 'used');
+    world.observe(replicas, 'waiting');
+    for (let pass = 0; pass < 7; pass += 1) world.observe(replicas, 'active');
     world.observed = 0;
-    world.observe(replicas, 'used');
+    world.observe(replicas, 'active');
     expect(world.observed).toBe(0);
     expect(world.cache.size).toBe(40_000);
   });

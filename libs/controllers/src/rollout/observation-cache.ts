@@ -8,16 +8,17 @@ import { ChangeLog } from '../common/change-log.js';
  */
 const MAX_KEPT = 65_536;
 /**
- * Passes over other workloads after which unused observations make room for those of another
- * workload. While more workloads change than can be kept, those that are kept stay: replacing them in
- * each pass would find none of them again.
+ * Observations without a use after which those of a workload are dropped for another workload: four
+ * times as many as are kept. While more workloads change than can be kept, those that are kept stay,
+ * because replacing them in each pass would find none of them again; a workload that waits has no
+ * passes, and makes room.
  */
-const MAX_PASSES_UNUSED = 4_096;
+const MAX_OBSERVATIONS_UNUSED = 4 * MAX_KEPT;
 
 /** Observations of one workload, in the order of its replicas. */
 interface KeptObservations {
-  /** Number of the last pass over the workload. */
-  readonly pass: number;
+  /** Observations of all workloads when the last pass over this workload ended. */
+  readonly observedUntil: number;
   readonly minReadyMs: number;
   /** Changes of node records, and of the liveness of nodes, until the observations. */
   readonly nodeChanges: number;
@@ -36,8 +37,8 @@ export class ObservationCache {
   /** The workloads with observations, the least recently used first. */
   private readonly byWorkload = new Map<string, KeptObservations>();
   private count = 0;
-  /** Passes over all workloads so far. */
-  private passes = 0;
+  /** Observations of all workloads so far, kept or not. */
+  private observed = 0;
   private readonly nodeRecords = new ChangeLog();
 
   /** @param liveness - The changes of the liveness of nodes, which have happened when logged. */
@@ -115,11 +116,11 @@ export class ObservationCache {
     kept: Pick<KeptObservations, 'minReadyMs' | 'records' | 'observations'>,
   ): void {
     this.forget(uid);
-    this.passes += 1;
+    this.observed += kept.records.length;
     if (!this.makeRoom(kept.records.length)) return;
     this.byWorkload.set(uid, {
       ...kept,
-      pass: this.passes,
+      observedUntil: this.observed,
       nodeChanges: this.nodeRecords.count,
       livenessChanges: this.liveness.count,
     });
@@ -129,9 +130,9 @@ export class ObservationCache {
   /** @returns False when the observations that are kept leave no room for as many more. */
   private makeRoom(observations: number): boolean {
     if (observations > MAX_KEPT) return false;
-    for (const [uid, { pass }] of this.byWorkload) {
+    for (const [uid, { observedUntil }] of this.byWorkload) {
       if (this.count + observations <= MAX_KEPT) return true;
-      if (this.passes - pass <= MAX_PASSES_UNUSED) return false;
+      if (this.observed - observedUntil <= MAX_OBSERVATIONS_UNUSED) return false;
       this.forget(uid);
     }
     return true;
