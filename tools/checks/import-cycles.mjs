@@ -6,7 +6,8 @@ import ts from 'typescript';
 
 /**
  * Lists the modules that a module imports or re-exports when it runs: static and dynamic imports,
- * without those of types only.
+ * without `import type` and `export type`. With `verbatimModuleSyntax`, TypeScript keeps an import of
+ * `{ type A }` as an import of the module alone.
  * @param text - TypeScript source.
  * @returns the names as they are written.
  */
@@ -27,23 +28,10 @@ export function listImports(text) {
 }
 
 function importsAtRunTime(statement) {
-  if (ts.isImportDeclaration(statement)) {
-    const clause = statement.importClause;
-    return clause === undefined || !(clause.isTypeOnly || hasOnlyTypes(clause));
-  }
-  if (!ts.isExportDeclaration(statement) || statement.moduleSpecifier === undefined) return false;
-  const { isTypeOnly, exportClause } = statement;
-  return !(isTypeOnly || isListOfTypes(exportClause));
+  if (ts.isImportDeclaration(statement)) return statement.importClause?.isTypeOnly !== true;
+  if (!ts.isExportDeclaration(statement)) return false;
+  return statement.moduleSpecifier !== undefined && !statement.isTypeOnly;
 }
-
-const hasOnlyTypes = ({ name, namedBindings }) =>
-  name === undefined && isListOfTypes(namedBindings);
-
-/** Returns true for `{ type A, type B }`; false for `{}`, for `*` and with any other name. */
-const isListOfTypes = (names) =>
-  names !== undefined &&
-  names.elements?.length > 0 &&
-  names.elements.every(({ isTypeOnly }) => isTypeOnly);
 
 /**
  * Returns the entry points of workspace packages.
