@@ -9,6 +9,7 @@ beforeEach(async () => void (cluster = await TestCluster.create()));
 afterEach(() => cluster.close());
 
 const NODE_PORT = 30_080;
+const CLUSTER_IP = '10.96.0.20';
 const WEB = aService('web', '', {
   type: ServiceSpec_Type.NODE_PORT,
   ports: [{ name: 'http', port: 80, nodePort: NODE_PORT }],
@@ -35,7 +36,7 @@ describe('node ports', () => {
     for (const socket of [held, opened]) socket.destroy();
   });
 
-  it('are not served at a port that another server of the machine has', async () => {
+  it('are not served where another server of the machine has the port', async () => {
     const addresses = ['192.168.1.4', '192.168.1.5'];
     const explainReserved = ({ address, port, scope }: ReservableListener) =>
       scope === 'node' && address === addresses[0] && port === NODE_PORT
@@ -51,6 +52,33 @@ describe('node ports', () => {
     expect(addresses.map((address) => a.isListening(address, NODE_PORT))).toEqual([false, true]);
     expect(a.proxy.status().problems).toEqual([
       `cannot listen at tcp 192.168.1.4:${NODE_PORT}: the ingress has this port; give service "default/web" another node port`,
+    ]);
+  });
+
+  it('are one problem for all addresses of a port where the proxy cannot listen', async () => {
+    const addresses = ['192.168.1.4', '192.168.1.5', '192.168.1.6'];
+    const a = await cluster.addProxy('a', {
+      listMachineAddresses: () => addresses,
+      explainReserved: ({ scope }) => (scope === 'node' ? 'the ingress has this port' : undefined),
+      refuseListening: (address) => (address === CLUSTER_IP ? 'EADDRINUSE' : undefined),
+    });
+    const port = await cluster.serve((socket) => socket.pipe(socket));
+    const ports = [
+      { name: 'http', port: 80, nodePort: NODE_PORT },
+      { name: 'other', port: 81, nodePort: NODE_PORT + 1 },
+    ];
+    const web = aService('web', CLUSTER_IP, { type: ServiceSpec_Type.NODE_PORT, ports });
+    const endpoint = anEndpoint('web', 'r1', 'a', port, {
+      ports: ports.map(({ name }) => ({ name, ip: '127.0.0.1', port })),
+    });
+    await cluster.update({ services: [web], endpoints: [endpoint] });
+    await cluster.clock.advance(ADDRESS_CHECK_MS);
+    const advice = 'the ingress has this port; give service "default/web" another node port';
+    expect([...a.proxy.status().problems].sort()).toEqual([
+      `cannot listen at tcp ${CLUSTER_IP}:80: EADDRINUSE`,
+      `cannot listen at tcp ${CLUSTER_IP}:81: EADDRINUSE`,
+      `cannot listen at tcp 192.168.1.4:${NODE_PORT} and 2 more: ${advice}`,
+      `cannot listen at tcp 192.168.1.4:${NODE_PORT + 1} and 2 more: ${advice}`,
     ]);
   });
 });

@@ -79,11 +79,23 @@ export class ServiceListeners {
     return count;
   }
 
-  /** Addresses at which the proxy cannot listen, with the causes, as texts for people. */
+  /**
+   * Addresses at which the proxy cannot listen, with the causes, as texts for people: one text for
+   * all addresses of one scope of a port of a service, with the first address and its cause.
+   */
   get problems(): readonly string[] {
-    return [...this.listeners.values()].flatMap(({ planned, problem }) =>
-      problem === undefined ? [] : [`cannot listen at ${listenerKey(planned)}: ${problem}`],
-    );
+    const byPort = new Map<string, { at: string; problem: string; others: number }>();
+    for (const { planned, problem } of this.listeners.values()) {
+      if (problem === undefined) continue;
+      const port = JSON.stringify([planned.serviceKey, planned.portName, planned.scope]);
+      const known = byPort.get(port);
+      if (known === undefined) byPort.set(port, { at: listenerKey(planned), problem, others: 0 });
+      else known.others += 1;
+    }
+    return [...byPort.values()].map(({ at, problem, others }) => {
+      const more = others > 0 ? ` and ${others} more` : '';
+      return `cannot listen at ${at}${more}: ${problem}`;
+    });
   }
 
   /** Begins to listen at external addresses and node ports. */
