@@ -1,4 +1,4 @@
-import { isIPv4, isIPv6, type Server } from 'node:net';
+import { isIPv6, type Server } from 'node:net';
 import {
   backoffDelayMs,
   errorMessageOf,
@@ -9,6 +9,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import type { ListeningSockets } from '@cloudless/mesh';
+import { acceptsAt, isSameAddress, isWildcard } from './tcp-server.js';
 
 /** Delay before another attempt to listen at an address. */
 const RETRY: BackoffPolicy = { firstMs: 500, maxMs: 30_000, jitter: 0.2 };
@@ -42,6 +43,16 @@ export interface IngressListenerOptions {
   readonly log: Log;
 }
 
+/**
+ * Returns true when an ingress with the setting `host` listens at `address`, unless a service has the
+ * address: 0.0.0.0 stands for every IPv4 address, and [::] for every address but link-local ones. A
+ * name stands for no address.
+ */
+export function listensAt(host: string, address: string): boolean {
+  if (!isWildcard(host)) return isSameAddress(host, address);
+  return acceptsAt(host, address) && !LINK_LOCAL.test(address);
+}
+
 /** A server at one address, or the attempts to listen there. */
 interface Attempt {
   readonly beganMs: number;
@@ -53,9 +64,9 @@ interface Attempt {
 }
 
 /**
- * Listens at the address of a setting. The host 0.0.0.0 stands for every IPv4 address of the machine,
- * and [::] for every address but link-local ones: single listeners leave the port free at the
- * addresses of services, which a wildcard socket would take as well.
+ * Listens at the address of a setting. For the hosts 0.0.0.0 and [::], single listeners at the
+ * addresses of the machine leave the port free at the addresses of services, which a wildcard socket
+ * would take as well.
  */
 export class IngressListener {
   private readonly attempts = new Map<string, Attempt>();
@@ -107,9 +118,8 @@ export class IngressListener {
     const { at, machineAddresses } = this.options;
     // The system chooses one port for all addresses only for a wildcard socket.
     if (at.port === 0) return [at.host];
-    if (at.host === '0.0.0.0') return machineAddresses().filter((address) => isIPv4(address));
-    if (at.host !== '[::]' && at.host !== '::') return [at.host];
-    return machineAddresses().filter((address) => !LINK_LOCAL.test(address));
+    if (!isWildcard(at.host)) return [at.host];
+    return machineAddresses().filter((address) => listensAt(at.host, address));
   }
 
   private async listen(address: string): Promise<void> {

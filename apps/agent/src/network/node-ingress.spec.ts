@@ -221,6 +221,7 @@ describe('the HTTP ingress of a node', () => {
   it.each([
     { host: '0.0.0.0', expected: ['127.0.0.1', '10.77.0.11'] },
     { host: '[::]', expected: ['127.0.0.1', '10.77.0.11', '::1', 'fd00::11'] },
+    { host: '[0::0]', expected: ['127.0.0.1', '10.77.0.11', '::1', 'fd00::11'] },
     { host: '10.77.0.11', expected: ['10.77.0.11'] },
   ])(
     'with the host $host listens at no virtual or link-local address',
@@ -459,5 +460,17 @@ describe('explainIngressAddress', () => {
     expect(explainIngressAddress(settings, listener)).toBe(
       flag === undefined ? undefined : `${flag} serves HTTP routes there`,
     );
+  });
+
+  it.each([
+    { host: '0.0.0.0', address: 'fd00::1', isReserved: false },
+    { host: '[::]', address: 'fd00::1', isReserved: true },
+    { host: '[0::0]', address: 'fd00::1', isReserved: true },
+    { host: '[::]', address: 'fe80::1%eth0', isReserved: false },
+    { host: 'localhost', address: '127.0.0.1', isReserved: false },
+  ])('has the node port at $address with $host: $isReserved', ({ host, address, isReserved }) => {
+    const listener = { address, port: 30_080, scope: 'node' } as const;
+    const found = explainIngressAddress({ ingressHttp: at(host, 30_080) }, listener);
+    expect(found !== undefined).toBe(isReserved);
   });
 });

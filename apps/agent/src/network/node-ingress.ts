@@ -18,9 +18,9 @@ import {
 } from '@cloudless/mesh';
 import type { CertificateCopies } from './certificate-copies.js';
 import type { ProxySettings } from './control-messages.js';
-import { IngressListener } from './ingress-listener.js';
+import { IngressListener, listensAt } from './ingress-listener.js';
 import { RouteCertificates, type CertificateConnection } from './route-certificates.js';
-import { isSameAddress } from './tcp-server.js';
+import { isWildcard } from './tcp-server.js';
 
 /**
  * Longest wait for files of certificates before the ingress listens, milliseconds. A file system that
@@ -33,8 +33,8 @@ type IngressSettings = Pick<ProxySettings, keyof typeof FLAGS>;
 
 /**
  * Explains that a setting of the ingress has the TCP port of a listener, which is not for a service
- * then. A setting with 0.0.0.0 or [::] has the port at every address of the machine, and a node port
- * is a port of the same addresses; but the setting leaves the other addresses of services free.
+ * then. A setting with 0.0.0.0 or [::] has the port also at addresses of node ports, as
+ * {@link listensAt} says, and leaves the other addresses of services free.
  */
 export function explainIngressAddress(
   settings: IngressSettings,
@@ -43,8 +43,8 @@ export function explainIngressAddress(
   for (const key of ['ingressHttp', 'ingressHttps'] as const) {
     const at = settings[key];
     if (at?.port !== port) continue;
-    const isWildcard = isSameAddress(at.host, '0.0.0.0') || isSameAddress(at.host, '::');
-    if (isWildcard ? scope === 'node' : isSameAddress(at.host, address))
+    if (scope !== 'node' && isWildcard(at.host)) continue;
+    if (listensAt(at.host, address))
       return `${FLAGS[key]} ${at.host}:${at.port} serves HTTP routes there`;
   }
   return undefined;

@@ -49,10 +49,9 @@ export class TcpServer extends net.Server {
  * is taken for one of this address.
  */
 export function acceptsAt(host: string, address: string): boolean {
-  const own = withoutBrackets(host);
-  if (own === '::' || net.isIP(own) === 0) return true;
-  if (own === '0.0.0.0') return net.isIPv4(toPlain(address));
-  return isSameAddress(own, address);
+  if (isSameAddress(host, '::') || net.isIP(withoutBrackets(host)) === 0) return true;
+  if (isWildcard(host)) return net.isIPv4(toPlain(address));
+  return isSameAddress(host, address);
 }
 
 /** Returns true when `host` is an IP address, perhaps in brackets, and equal to another one. */
@@ -63,7 +62,7 @@ export function isSameAddress(host: string, address: string): boolean {
 
 /** Returns true for a host that stands for every address. */
 export function isWildcard(host: string): boolean {
-  return ['0.0.0.0', '::'].includes(withoutBrackets(host));
+  return isSameAddress(host, '0.0.0.0') || isSameAddress(host, '::');
 }
 
 /** Settings have brackets around IPv6. */
