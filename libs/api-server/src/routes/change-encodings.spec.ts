@@ -49,11 +49,11 @@ const CHANGES: Readonly<Record<string, Change>> = {
 /**
  * Returns the response of a call in a new cluster with the workload `web` in version 2. Each such
  * cluster gives its workloads the same uids.
- * @param replicasOf - Uid of the workload with two replicas, which may have no records yet.
+ * @param replicasOf - Uid of the workload with two replicas, which may not exist yet. Default: none.
  */
 async function respond(
   { call, rollout = { phase: Phase.COMPLETED } }: Change,
-  { useBinaryFormat, replicasOf }: { useBinaryFormat: boolean; replicasOf?: string },
+  { useBinaryFormat, replicasOf = '' }: { useBinaryFormat: boolean; replicasOf?: string },
 ): Promise<Workload> {
   const bed = await ApiTestBed.open();
   try {
@@ -65,7 +65,7 @@ async function respond(
       rollout: create(RolloutRecordSchema, { version: 2, waitsForPromotion }),
     });
     const transaction = bed.state.transaction().put('control', uid, control);
-    for (const sequence of replicasOf === undefined ? [] : [0n, 1n])
+    for (const sequence of replicasOf === '' ? [] : [0n, 1n])
       transaction.createReplica(
         create(ReplicaRecordSchema, {
           ...{ id: `${replicasOf}-${sequence}`, uid: replicasOf, sequence, version: 2 },
