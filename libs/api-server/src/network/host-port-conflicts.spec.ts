@@ -38,7 +38,7 @@ const withNodePort = (nodePort: number, protocol = 0) => ({
   ...{ type: Type.NODE_PORT, ports: [{ port: 80, nodePort, protocol }] },
 });
 const createWeb = () => client.createService({ name: 'web', spec: withNodePort(NODE_PORT) });
-const REFUSED = `host port ${NODE_PORT} is the node port of service default/web; use another host port`;
+const REFUSED = `host port ${NODE_PORT} of workload default/proxy is the node port of service default/web; use another host port`;
 
 /**
  * Completes `action` between the plan and the commit of the next change.
@@ -95,10 +95,13 @@ describe('host ports of workloads and node ports of services', () => {
     await expect(bed.client.planWorkload(change)).rejects.toThrow(REFUSED);
   });
 
-  it('a simulation names the service', async () => {
+  it('a simulation of several changes names the workload and the service', async () => {
     await createWeb();
     const value = { name: 'proxy', spec: withHostPort(NODE_PORT) };
-    const changes = [{ change: { case: 'apply' as const, value } }];
+    const other = { name: 'other', spec: withHostPort(8080) };
+    const changes = [other, value].map((each) => ({
+      change: { case: 'apply' as const, value: each },
+    }));
     await expect(bed.client.simulateCluster({ changes })).rejects.toThrow(REFUSED);
   });
 
@@ -229,7 +232,7 @@ describe('host ports of earlier versions', () => {
     { name: 'no replica of the version exists', replica: undefined },
     { name: 'its replica is lost', replica: { phase: ReplicaPhase.RUNNING, lost: true } },
     { name: 'the replica has the newest version', replica: { version: 2 } },
-  ])('are node ports again when the rollout has completed and $name', async ({ replica }) => {
+  ])('can be node ports again when the rollout has completed and $name', async ({ replica }) => {
     const uid = await createVersions(ROLLED_OUT);
     if (replica !== undefined) await bed.putReplica(`${uid}-1`, replica);
     await createWeb();
@@ -290,7 +293,8 @@ describe('a host port and a node port of one transaction', () => {
       name: 'the node port first, which the coordinator chooses',
       act: (transaction: Transaction) =>
         giveHostPorts(transaction, [giveNodePort(transaction, 0) ?? 0]),
-      message: /host port 3\d{4} is the node port of service default\/web/,
+      message:
+        /host port 3\d{4} of workload default\/proxy is the node port of service default\/web/,
     },
   ])('are refused when they are equal: $name', ({ act, message }) => {
     expect(() => act(bed.state.transaction())).toThrow(message);

@@ -19,7 +19,7 @@ import type { WorkloadName } from '../lookup.js';
 const HOST_PORT_GUARD = 'hostports';
 
 /** A change of the spec of a workload. */
-interface SpecChange {
+interface SpecChange extends WorkloadName {
   /** Undefined for a new workload. */
   readonly current: Stored<WorkloadRecord> | undefined;
   readonly spec: WorkloadSpec;
@@ -37,18 +37,19 @@ interface TransactionPorts {
 const portsIn = new WeakMap<Transaction, TransactionPorts>();
 
 function getPorts(transaction: Transaction): TransactionPorts {
-  const known = portsIn.get(transaction) ?? { hostPorts: new Map(), nodePorts: new Map() };
-  portsIn.set(transaction, known);
-  return known;
+  const ports = portsIn.get(transaction) ?? { hostPorts: new Map(), nodePorts: new Map() };
+  portsIn.set(transaction, ports);
+  return ports;
 }
 
 /**
  * Checks that no host port that a workload gets is a node port of a service: the network of a
  * container takes the connections of a host port before the network proxy of the node.
- * @throws kind `precondition`, naming the port and the service.
+ * @throws kind `precondition`, naming the port, the workload and the service.
  */
 export function checkHostPorts(view: ClusterView, change: SpecChange): void {
-  for (const id of listAddedPorts(change)) checkHostPort(id, view.nodePort(id)?.value.service);
+  for (const id of listAddedPorts(change))
+    checkHostPort(id, change, view.nodePort(id)?.value.service);
 }
 
 /**
@@ -60,14 +61,14 @@ export function checkHostPorts(view: ClusterView, change: SpecChange): void {
 export function requireHostPorts(
   view: ClusterView,
   transaction: Transaction,
-  change: SpecChange & WorkloadName,
+  change: SpecChange,
 ): void {
   checkHostPorts(view, change);
   const added = listAddedPorts(change);
   if (added.length === 0) return;
   const { hostPorts, nodePorts } = getPorts(transaction);
   for (const id of added) {
-    checkHostPort(id, nodePorts.get(id));
+    checkHostPort(id, change, nodePorts.get(id));
     hostPorts.set(id, formatName(change));
     transaction.require('nodeport', id, 'absent');
   }
@@ -94,15 +95,15 @@ export function requireHostPortHolders(
 export interface HostPortHolder {
   /** `workload default/web`, or `version 1 of workload default/web, which a rollback can restore`. */
   readonly description: string;
-  /** What frees the port, without a change of the workload; undefined when nothing does. */
+  /** What frees the port; undefined when only a change of the workload does. */
   readonly remedy?: string;
 }
 
 /**
  * Returns the workloads with a host port in the range of node ports, by the id of the record that the
- * node port would have. A workload has the host ports of its spec, also as `transaction` changes the
+ * node port would have. A workload holds the host ports of its spec, also as `transaction` changes the
  * spec, those of each version that an automatic rollback can restore, and those of its live replicas.
- * So a rollback never needs to check for node ports.
+ * So a rollback does not check for node ports: only ports from before this rule can be equal.
  */
 export function findHostPortHolders(
   view: ClusterView,
@@ -141,11 +142,11 @@ function getTemplate(view: ClusterView, uid: string, version: number): WorkloadS
 }
 
 /** @param service - The service with this node port; undefined: none. */
-function checkHostPort(id: string, service: string | undefined): void {
+function checkHostPort(id: string, workload: WorkloadName, service: string | undefined): void {
   if (service === undefined) return;
   throw new CloudlessError(
     'precondition',
-    `host port ${describePort(id)} is the node port of service ${service}; use another host port, or change the node port of the service`,
+    `host port ${describePort(id)} of workload ${formatName(workload)} is the node port of service ${service}; use another host port, or change the node port of the service`,
   );
 }
 

@@ -109,7 +109,7 @@ export function putNodePorts(
     }
     const isHeld = ({ protocol, nodePort }: ServicePort): boolean =>
       nodePort !== 0 && held.has(toNodePortId(protocol, nodePort));
-    const hostPorts = after.ports.every(isHeld)
+    const holders = after.ports.every(isHeld)
       ? new Map<string, HostPortHolder>()
       : findHostPortHolders(view, transaction);
     for (const [index, port] of after.ports.entries()) {
@@ -118,7 +118,7 @@ export function putNodePorts(
       const isTaken = (id: string): boolean => view.nodePort(id) !== undefined || chosen.has(id);
       const wanted = port.nodePort;
       const field = `spec.ports[${index}].node_port`;
-      const holder = hostPorts.get(toNodePortId(protocol, wanted));
+      const holder = holders.get(toNodePortId(protocol, wanted));
       if (holder !== undefined)
         throw new CloudlessError(
           'precondition',
@@ -128,7 +128,7 @@ export function putNodePorts(
         {
           has: (candidate) => {
             const id = toNodePortId(protocol, candidate);
-            return isTaken(id) || (wanted === 0 && (used.has(id) || hostPorts.has(id)));
+            return isTaken(id) || (wanted === 0 && (used.has(id) || holders.has(id)));
           },
         },
         random,
