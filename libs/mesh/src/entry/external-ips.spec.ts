@@ -50,7 +50,7 @@ describe('external addresses of services', () => {
     expect([a.isListening(ADDRESS, 80), a.proxy.status().problems]).toEqual([true, []]);
   });
 
-  it('are not served at a port that another server of the machine has', async () => {
+  it('are not served where another server of the machine has the port', async () => {
     const explainReserved = ({ address, port: at, scope }: ReservableListener) =>
       address === ADDRESS && at === 80 && scope === 'external'
         ? 'the ingress has this address'

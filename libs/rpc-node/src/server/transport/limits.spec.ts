@@ -97,7 +97,7 @@ describe('startRpcServer', () => {
   it.each([
     { name: 'gRPC', type: 'application/grpc', header: { 'grpc-timeout': '60S' } },
     { name: 'Connect', type: 'application/json', header: { 'connect-timeout-ms': '60000' } },
-  ])('does not end a call of $name whose client sets a longer deadline after 30 s', async (row) => {
+  ])('after 30 s, does not end a call of $name whose client set a longer deadline', async (row) => {
     const [called, mayAnswer] = [aSignal(), aSignal()];
     const { url, clock } = await open({
       registerRoutes: (router) =>
