@@ -68,7 +68,12 @@ export { listHostPorts } from './spec/host-ports.js';
 export type { ReplicaHostPort } from './spec/host-ports.js';
 export { LAST_LINES, toLastLines } from './spec/last-lines.js';
 export { findPreviousConflict } from './spec/previous-logs.js';
-export { formatRestartReason, getBackoffCause } from './spec/restart-reason.js';
+export {
+  formatNotStarted,
+  formatRestartReason,
+  getBackoffCause,
+  getNotStartedCause,
+} from './spec/restart-reason.js';
 export { encodeLogBatch, decodeLines } from './wire/log-batch.js';
 export { computeLogCost } from './wire/log-cost.js';
 export type { BatchLine } from './wire/log-batch.js';

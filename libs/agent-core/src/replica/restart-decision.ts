@@ -1,5 +1,5 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
-import { formatRestartReason } from '@cloudless/api';
+import { formatNotStarted, formatRestartReason } from '@cloudless/api';
 import type { ReplicaState } from './replica-state.js';
 import type { ReplicaTarget } from './replica-target.js';
 
@@ -94,7 +94,7 @@ export function toLastEnd(
   if (ending.kind === 'exited') return { lastEndReason: ending.reason };
   return state.lastEndReason === undefined
     ? {}
-    : { lastEndReason: `not started: ${ending.reason}` };
+    : { lastEndReason: formatNotStarted(ending.reason) };
 }
 
 /** Formats a delay for people: `200 ms`, `1.6 s`, `5 min`. */

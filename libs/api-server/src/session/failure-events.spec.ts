@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import {
+  formatNotStarted,
   ReplicaReportSchema,
   ReplicaStatus_Phase as Phase,
   RestartPolicy_Policy as RestartMode,
@@ -82,26 +83,37 @@ describe('event of a replica that could not be started', () => {
 
   it.each([
     {
-      name: 'could not be started again when only failed starts were added',
-      added: { restarts: 3, failedStarts: 2 },
+      name: 'could not be started again after a failed start',
+      next: { restarts: 2, failedStarts: 1, lastEndReason: formatNotStarted(REASON) },
       message: `replica w-1 could not be started: ${REASON}`,
     },
     {
-      name: 'ended when a container ended too',
-      added: { restarts: 3, failedStarts: 1 },
-      message: `replica w-1 ended (not started: ${REASON}) and was restarted`,
+      name: 'could not be started when its agent is of a version without failed starts',
+      next: { restarts: 2, lastEndReason: formatNotStarted(REASON) },
+      message: `replica w-1 could not be started: ${REASON}`,
     },
-  ])('says that a replica that has run $name', async ({ added, message }) => {
+    {
+      name: 'could not be started when a container ended before, in the same report',
+      next: { restarts: 3, failedStarts: 1, lastEndReason: formatNotStarted(REASON) },
+      message: `replica w-1 could not be started: ${REASON}`,
+    },
+    {
+      name: 'ended when a container ended after a failed start, in the same report',
+      next: { restarts: 3, failedStarts: 1, lastEndReason: 'exit code 1' },
+      message: 'replica w-1 ended (exit code 1) and was restarted',
+    },
+    {
+      name: 'ended when a coordinator of an earlier version stored no failed starts',
+      next: { restarts: 2, failedStarts: 1, lastEndReason: 'exit code 1' },
+      message: 'replica w-1 ended (exit code 1) and was restarted',
+    },
+  ])('says that a replica that has run $name', async ({ next, message }) => {
     await open(RestartMode.ALWAYS);
-    const report = {
-      replicaId: 'w-1',
-      phase: Phase.RUNNING,
-      reason: REASON,
-      lastEndReason: `not started: ${REASON}`,
-    };
-    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, restarts: 1 }));
+    const report = { replicaId: 'w-1', phase: Phase.RUNNING, reason: 'not ready' };
+    const first = { restarts: 1, lastEndReason: 'exit code 1' };
+    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, ...first }));
     await reports.flushed('node-1');
-    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, ...added }));
+    reports.enqueue('node-1', create(ReplicaReportSchema, { ...report, ...next }));
     await reports.flushed('node-1');
     expect([...state.view().events()].at(-1)).toMatchObject({ message });
   });

@@ -1,6 +1,7 @@
 import {
   Event_Category as Category,
   Event_Severity as Severity,
+  getNotStartedCause,
   ReplicaStatus_Phase as Phase,
   RestartPolicy_Policy as RestartMode,
 } from '@cloudless/api';
@@ -57,11 +58,12 @@ function createEvent(
   after: ReplicaRecord,
   subject: EventSubject,
 ): EventInit | undefined {
-  if (after.restarts > before.restarts && isFailedStart(before, after)) {
-    const message = `replica ${after.id} could not be started: ${after.reason}`;
-    return { ...subject, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
-  }
   if (after.restarts > before.restarts) {
+    const failedStart = findFailedStart(after);
+    if (failedStart !== undefined) {
+      const message = `replica ${after.id} could not be started: ${failedStart}`;
+      return { ...subject, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
+    }
     const code =
       after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
     const endReason = after.lastEndReason === '' ? code : after.lastEndReason;
@@ -100,12 +102,11 @@ function createEvent(
 }
 
 /**
- * Returns true when a replica with more restarts has only had failed starts: no container ran and
- * ended. The phase decides for an agent of an earlier version, which does not report failed starts.
+ * Returns why the last start of a replica failed; undefined when a container ended instead. Reads
+ * no counts: an agent or a coordinator of an earlier version did not count failed starts apart.
  */
-function isFailedStart(before: ReplicaRecord, after: ReplicaRecord): boolean {
-  const failedStarts = (after.failedStarts ?? 0) - (before.failedStarts ?? 0);
-  return after.phase === Phase.STARTING || failedStarts === after.restarts - before.restarts;
+function findFailedStart({ phase, reason, lastEndReason }: ReplicaRecord): string | undefined {
+  return getNotStartedCause(lastEndReason) ?? (phase === Phase.STARTING ? reason : undefined);
 }
 
 /** Lists the fields one by one, which is faster than a copy: a start has this event only. */

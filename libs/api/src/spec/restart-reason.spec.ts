@@ -1,4 +1,9 @@
-import { formatRestartReason, getBackoffCause } from './restart-reason.js';
+import {
+  formatNotStarted,
+  formatRestartReason,
+  getBackoffCause,
+  getNotStartedCause,
+} from './restart-reason.js';
 
 describe('getBackoffCause', () => {
   it.each([
@@ -23,5 +28,24 @@ describe('getBackoffCause', () => {
     { name: 'nothing without a reason', reason: '', lastEndReason: '', expected: '' },
   ])('returns $name', ({ reason, lastEndReason, expected }) => {
     expect(getBackoffCause({ reason, lastEndReason })).toBe(expected);
+  });
+});
+
+describe('getNotStartedCause', () => {
+  it.each([
+    {
+      name: 'the cause of a failed start',
+      lastEndReason: formatNotStarted('not started: no disk'),
+      expected: 'not started: no disk',
+    },
+    {
+      name: 'the cause that an agent of an earlier version has written',
+      lastEndReason: 'not started: no executable server',
+      expected: 'no executable server',
+    },
+    { name: 'nothing after the end of a container', lastEndReason: 'exit code 1' },
+    { name: 'nothing before the first end', lastEndReason: '' },
+  ])('returns $name', ({ lastEndReason, expected }) => {
+    expect(getNotStartedCause(lastEndReason)).toBe(expected);
   });
 });
