@@ -6,6 +6,7 @@ const replica = (id: string, more: Partial<ReplicaFacts> = {}): ReplicaFacts => 
   nodeId: 'a1',
   containerId: `${id}-1`,
   restarts: 0,
+  failedStarts: 0,
   ...more,
 });
 
@@ -21,6 +22,11 @@ describe('findReplicaChanges', () => {
       name: 'a restarted replica',
       after: [replica('r1', { containerId: 'r1-2', restarts: 1 }), replica('r2')],
       changes: [{ text: 'r1 on a1 was restarted', nodeId: 'a1' }],
+    },
+    {
+      name: 'a replica whose starts only failed',
+      after: [replica('r1', { failedStarts: 2 }), replica('r2')],
+      changes: [{ text: 'r1 on a1 had failed starts', nodeId: 'a1' }],
     },
     {
       name: 'a moved replica',

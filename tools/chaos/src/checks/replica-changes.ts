@@ -6,6 +6,7 @@ export interface ReplicaFacts {
   readonly nodeId: string;
   readonly containerId: string;
   readonly restarts: number;
+  readonly failedStarts: number;
 }
 
 /** A difference between the replicas before and after a fault. */
@@ -19,8 +20,8 @@ export interface ReplicaChange {
 /**
  * Compares the replicas of a workload before and after a fault.
  * @param mayBeReplaced - Returns true for a replica that the fault gave a reason to replace.
- * @returns A change for each replica that was restarted, moved or replaced without a reason, and
- *   one for all surplus replicas.
+ * @returns A change for each replica that was restarted, had failed starts, moved or was replaced
+ *   without a reason, and one for all surplus replicas.
  */
 export function findReplicaChanges(
   before: readonly ReplicaFacts[],
@@ -35,6 +36,8 @@ export function findReplicaChanges(
     if (now.nodeId !== nodeId) return [{ text: `${id} moved to ${now.nodeId}`, nodeId }];
     if (now.restarts !== replica.restarts || now.containerId !== replica.containerId)
       return [{ text: `${id} on ${nodeId} was restarted`, nodeId }];
+    if (now.failedStarts !== replica.failedStarts)
+      return [{ text: `${id} on ${nodeId} had failed starts`, nodeId }];
     return [];
   });
   const surplus = after.length - before.length;

@@ -111,13 +111,10 @@ export async function readReplicas(
     const found = new Map<string, readonly ReplicaFacts[]>();
     for (const name of WATCHED) {
       const { status } = await client.getWorkload({ name }, options);
-      const toFacts = ({ id, nodeId, containerId, restarts }: ReplicaStatus): ReplicaFacts => ({
-        workload: name,
-        id,
-        nodeId,
-        containerId,
-        restarts,
-      });
+      const toFacts = (replica: ReplicaStatus): ReplicaFacts => {
+        const { id, nodeId, containerId, restarts, failedStarts } = replica;
+        return { workload: name, id, nodeId, containerId, restarts, failedStarts };
+      };
       found.set(name, (status?.replicas ?? []).map(toFacts));
     }
     return found;
