@@ -42,7 +42,9 @@ const shop = aWorkload({
     ].map((init) => create(ReplicaStatusSchema, init)),
   },
 });
-const workloads = [aWorkload(), shop];
+const web = aWorkload();
+web.status!.replicas[0]!.failedStarts = 1;
+const workloads = [web, shop];
 const byNamespace = ({ namespace }: { readonly namespace: string }): readonly Workload[] =>
   workloads.filter((workload) => namespace === '' || workload.namespace === namespace);
 const coordinator: NonNullable<CliOptions['coordinator']> = {
@@ -86,7 +88,7 @@ describe('cloudlessctl get replicas', () => {
 
   it.each([
     { argv: ['-A'], ids: ['aa-1', 'aa-2', 'bb-2', 'bb-7'] },
-    { argv: ['-A', '--sort-by', '.failedStarts'], ids: ['aa-1', 'aa-2', 'bb-2', 'bb-7'] },
+    { argv: ['-A', '--sort-by', '.failedStarts'], ids: ['aa-2', 'bb-2', 'aa-1', 'bb-7'] },
     { argv: ['-A', '--node', 'node1'], ids: ['aa-1', 'bb-2'] },
     { argv: ['--workload', 'prod/shop'], ids: ['bb-2', 'bb-7'] },
     { argv: ['-A', '--field-selector', 'phase=pending'], ids: ['bb-7'] },
