@@ -110,9 +110,13 @@ function toNextStartChange(
 }
 
 /**
- * Returns the change of the failed starts, which never decrease and are never more than the restarts
- * that contain them, whatever an agent reports. Empty without a change, as {@link
+ * Returns the change of the failed starts, which never decrease and are never more than the
+ * restarts that contain them, whatever an agent reports. Empty without a change, as {@link
  * toNextStartChange}.
+ *
+ * An agent that could not store its progress, or that was of an earlier version in between, has
+ * counted too few. Its number replaces the stored number only when it is higher, as for restarts:
+ * users see its failed starts as restarts until then, but no count goes back.
  */
 function toFailedStartsChange(
   { failedStarts: before = 0, restarts }: ReplicaRecord,

@@ -142,6 +142,24 @@ describe('mergeReport', () => {
       expected: { restarts: 4, failedStarts: 2 },
     },
     {
+      name: 'keeps the failed starts when an agent could not store its last progress',
+      stored: { restarts: 3, failedStarts: 2 },
+      reported: { phase: Phase.RUNNING, restarts: 2, failedStarts: 1 },
+      expected: { restarts: 3, failedStarts: 2 },
+    },
+    {
+      name: 'keeps the failed starts when an agent counts from 0 after a downgrade and an upgrade',
+      stored: { restarts: 4, failedStarts: 2 },
+      reported: { phase: Phase.RUNNING, restarts: 5, failedStarts: 1 },
+      expected: { restarts: 5, failedStarts: 2 },
+    },
+    {
+      name: 'stores the failed starts of such an agent when there are more than before',
+      stored: { restarts: 6, failedStarts: 2 },
+      reported: { phase: Phase.RUNNING, restarts: 7, failedStarts: 3 },
+      expected: { restarts: 7, failedStarts: 3 },
+    },
+    {
       name: 'stores at most as many failed starts as restarts',
       stored: {},
       reported: { phase: Phase.RUNNING, restarts: 1, failedStarts: 7 },
