@@ -218,7 +218,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--max-retries',
     value: 'number',
-    description: 'restarts before the replica fails',
+    description: 'restarts and failed starts before the replica fails',
     path: 'restart.max_retries',
     parse: createWholeNumberParser('--max-retries'),
   },
