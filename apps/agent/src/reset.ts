@@ -32,8 +32,8 @@ const NAMED_VOLUMES = 'named';
  * data, also its key and certificate, except named volumes.
  * @returns Directory of the kept volumes; undefined when there are none.
  * @throws kind `precondition` while an agent holds the directory or when its containers cannot be
- *   reached; `unavailable` when the supervisor of its processes does not answer; `notFound` when the
- *   directory does not exist.
+ *   reached; `unavailable` when the supervisor of its processes does not answer; `notFound` when
+ *   the directory does not exist.
  */
 export async function resetAgent(
   dataDir: string,

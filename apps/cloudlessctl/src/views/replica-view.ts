@@ -8,8 +8,8 @@ import type { Cell, Column } from '../output/table.js';
 import { timestampMs } from '../output/timestamp.js';
 
 /**
- * Formats replicas as a table. `Leaving` and `Stale` are added to the phase. The column FAILED STARTS
- * is present when a replica has some.
+ * Formats replicas as a table. `Leaving` and `Stale` are added to the phase. The column FAILED
+ * STARTS is present when a replica has some.
  * @param wide - True keeps every column on a narrow terminal. Default: false.
  */
 export function formatReplicaTable(
@@ -88,8 +88,8 @@ export function formatReplicaReason(replica: ReplicaStatus, nowMs: number): stri
 
 /**
  * Describes a replica in back-off: `next start in 38s; exit code 1 (3 restarts, 1 failed start)`.
- * Undefined for any other replica. The time comes from the clock of the node: when the time has passed by the clock
- * of this machine, the next start is due.
+ * Undefined for any other replica. The time comes from the clock of the node: when the time has
+ * passed by the clock of this machine, the next start is due.
  */
 export function describeBackoff(replica: ReplicaStatus, nowMs: number): string | undefined {
   const { nextStartAt } = replica;
@@ -100,7 +100,10 @@ export function describeBackoff(replica: ReplicaStatus, nowMs: number): string |
   return `${start}${cause === '' ? '' : `; ${cause}`} (${formatRestarts(replica)})`;
 }
 
-/** Formats `3 restarts`, `1 restart, 2 failed starts` or, when no container has run, `2 failed starts`. */
+/**
+ * Formats `3 restarts`, `1 restart, 2 failed starts` or, when no container was restarted, `2 failed
+ * starts`.
+ */
 function formatRestarts({ restarts, failedStarts }: ReplicaStatus): string {
   if (failedStarts === 0) return formatCount(restarts, 'restart');
   const failed = formatCount(failedStarts, 'failed start');

@@ -18,9 +18,9 @@ const SEARCHES = [
 
 /**
  * Returns the id of the replica whose log most likely explains a failure; empty when no replica of
- * the newest version that is not ready has a node. A failed replica comes first, then a replica with
- * restarts or failed starts. Of a workload whose status omits replicas, reads the others from the coordinator:
- * the status lists the oldest replicas, and those of a new version are the newest.
+ * the newest version that is not ready has a node. A failed replica comes first, then a replica
+ * with restarts or failed starts. Of a workload whose status omits replicas, reads the others from
+ * the coordinator: the status lists the oldest replicas, and those of a new version are the newest.
  */
 export async function findSuspect(session: CliSession, workload: Workload): Promise<string> {
   const { replicas = [], omittedReplicas = 0 } = workload.status ?? {};

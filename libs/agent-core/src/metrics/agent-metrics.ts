@@ -117,7 +117,7 @@ export function registerAgentMetrics(
   };
 }
 
-/** Returns the restarts without failed starts, which a report counts together, and failed starts. */
+/** Separates the failed starts from the other restarts, which a report counts together. */
 function countStarts({
   restarts,
   failedStarts,

@@ -29,9 +29,9 @@ export interface RuntimeHealthMonitorOptions {
 }
 
 /**
- * Monitors the health of the container runtime and of the supervisor of processes. While one of them
- * does not answer, reports a node condition, pauses its starts, and gives up those that have not
- * succeeded. Marks containers without their main process as not ready. Never stops a running
+ * Monitors the health of the container runtime and of the supervisor of processes. While one of
+ * them does not answer, reports a node condition, pauses its starts, and gives up those that have
+ * not succeeded. Marks containers without their main process as not ready. Never stops a running
  * container.
  */
 export class RuntimeHealthMonitor {

@@ -340,8 +340,8 @@ function toContainerField(
 }
 
 /**
- * Reads the restarts and failed starts from the stored progress and the container labels. The labels
- * have the current counts even when the last progress could not be stored.
+ * Reads the restarts and failed starts from the stored progress and the container labels. The
+ * labels have the current counts even when the last progress could not be stored.
  */
 function readRestarts(
   progress: StoredProgress,

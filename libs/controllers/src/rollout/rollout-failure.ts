@@ -16,8 +16,8 @@ export interface FailureSources {
 
 /**
  * Returns the number of failures of a replica that the current rollout created: its restarts and
- * failed starts, plus one when the replica itself has failed. The loss of its node does not count. Returns 0 for every
- * other replica.
+ * failed starts, plus one when the replica itself has failed. The loss of its node does not count.
+ * Returns 0 for every other replica.
  */
 export function countFailures(sources: FailureSources, replica: ReplicaRecord): number {
   // `restarts` contains the failed starts, also those of an agent that does not report them apart.

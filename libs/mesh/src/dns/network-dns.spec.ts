@@ -195,7 +195,7 @@ describe('NetworkDns whose TCP listener cannot begin to listen', () => {
     });
     dns.apply(model.apply(update('10.96.0.20', true)), true);
     await listenWhile(dns, () => dns.problem !== undefined);
-    lines.length = 0; // a UDP port that is taken for TCP
+    lines.length = 0; // drop the log lines about a UDP port whose TCP port is taken
     // As a server that waits for the address of an earlier process, see `ListeningSockets`.
     for (const reason of ['EADDRINUSE', 'EADDRINUSE', 'EACCES', 'EACCES', 'EADDRINUSE'])
       tcp?.emit('error', new Error(reason));
