@@ -41,14 +41,14 @@ export interface ProcessRuntimeOptions {
   readonly idleMs?: number;
   /**
    * True: `openProcessRuntime` resolves also when a supervisor runs and does not answer within 5 s.
-   * The runtime then has no capabilities, `listAvailable` reports that processes are missing, other
-   * calls fail with kind `unavailable`, and the runtime connects as soon as the supervisor answers
-   * or is replaced. Default false.
+   * The runtime then has the capabilities of this version, `listAvailable` reports that processes
+   * are missing, other calls fail with kind `unavailable`, and the runtime connects as soon as the
+   * supervisor answers or is replaced. Default false.
    */
   readonly acceptSilentSupervisor?: boolean;
   /**
    * Ends the wait for the supervisor in `openProcessRuntime`. No effect once the supervisor has
-   * accepted the connection.
+   * answered.
    */
   readonly signal?: AbortSignal | undefined;
 }

@@ -71,6 +71,8 @@ export interface ProcessRuntime extends ContainerRuntime {
   shutdown(graceMs?: number): Promise<void>;
 }
 
+/** Capabilities of a node that a supervisor of this version can have. */
+const SUPERVISOR_CAPABILITIES = [LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY];
 /** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
 const SHUTDOWN_POLL_MS = 2;
 /** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
@@ -112,8 +114,8 @@ class SupervisedRuntime implements ProcessRuntime {
   private readonly eventReaders = new EventBroadcaster();
   private readonly pipeHolder: PipeHolder;
   /**
-   * Capabilities of the connected supervisor, which may be older than this client; undefined before
-   * the first connection.
+   * Capabilities of the newest supervisor that has answered, which may be older than this client;
+   * undefined before the first answer.
    */
   private supervisorCapabilities: readonly string[] | undefined;
   private readonly monitor: SupervisorMonitor;
@@ -157,7 +159,7 @@ class SupervisedRuntime implements ProcessRuntime {
 
   /** Closes the runtime unless a supervisor has answered. */
   abandonFirstConnection(): void {
-    if (!this.link.wasAnswered || this.link.isSilent) void this.close();
+    if (!this.link.hasEverAnswered || this.link.isSilent) void this.close();
   }
 
   async version(): Promise<string> {
@@ -165,14 +167,14 @@ class SupervisedRuntime implements ProcessRuntime {
     return hello.version;
   }
 
-  /** Empty before the first connection: no process can be started. */
+  /**
+   * Until a supervisor has answered for the first time: all capabilities of this version. Without
+   * them, the coordinator would replace the processes that run.
+   */
   capabilities(): readonly string[] {
-    const { supervisorCapabilities: found } = this;
-    if (this.options.denyStarts === true || found === undefined) return [];
-    return [
-      'runtime.process',
-      ...[LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY].filter((name) => found.includes(name)),
-    ];
+    if (this.options.denyStarts === true) return [];
+    const { supervisorCapabilities: found = SUPERVISOR_CAPABILITIES } = this;
+    return ['runtime.process', ...SUPERVISOR_CAPABILITIES.filter((name) => found.includes(name))];
   }
 
   async supervisorPid(): Promise<number> {
@@ -327,7 +329,7 @@ class SupervisedRuntime implements ProcessRuntime {
 
   /** @throws kind `unavailable` when the supervisor gives no answer. */
   private async ping(): Promise<void> {
-    const connection = await this.link.currentConnection();
+    const connection = await this.link.findConnection();
     try {
       await connection.request({ type: 'ping' });
     } catch (reason) {

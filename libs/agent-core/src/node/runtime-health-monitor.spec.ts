@@ -210,11 +210,11 @@ describe('Agent whose supervisor of processes does not answer', () => {
     expect(await report(4_000, 17)).toEqual([false, '']);
     expect(await report(5_000, 17)).toEqual([
       true,
-      `the supervisor of the processes (process 17) ${silent}; if it does not, run kill -9 17 on the machine: the agent starts another supervisor, and the processes keep running`,
+      `the supervisor of the processes (process 17) ${silent}; if the supervisor stays silent, run kill -9 17 on the machine: the agent starts another supervisor, and the processes keep running`,
     ]);
     expect(await report(6_000)).toEqual([
       true,
-      `the supervisor of the processes ${silent}; if it does not, read supervisor.log in the directory runtime of the agent's data directory`,
+      `the supervisor of the processes ${silent}; if the supervisor stays silent, read supervisor.log in the directory runtime of the agent's data directory`,
     ]);
     expect(await report(0, 18)).toEqual([false, '']);
     expect(node.condition()).toBe(false);

@@ -119,6 +119,6 @@ function describeProcessProblem(supervisorPid: number | undefined): string {
   const seconds = UNAVAILABLE_AFTER_MS / 1_000;
   const consequence = 'no new process is placed on this node until it does';
   return supervisorPid === undefined
-    ? `the supervisor of the processes has not answered for ${seconds} s: ${consequence}; if it does not, read supervisor.log in the directory runtime of the agent's data directory`
-    : `the supervisor of the processes (process ${supervisorPid}) has not answered for ${seconds} s: ${consequence}; if it does not, run kill -9 ${supervisorPid} on the machine: the agent starts another supervisor, and the processes keep running`;
+    ? `the supervisor of the processes has not answered for ${seconds} s: ${consequence}; if the supervisor stays silent, read supervisor.log in the directory runtime of the agent's data directory`
+    : `the supervisor of the processes (process ${supervisorPid}) has not answered for ${seconds} s: ${consequence}; if the supervisor stays silent, run kill -9 ${supervisorPid} on the machine: the agent starts another supervisor, and the processes keep running`;
 }

@@ -74,8 +74,8 @@ export interface HelloWait {
  * socket.
  * @param events - True makes the supervisor send each start and exit of a container.
  * @throws kind `unavailable` when no supervisor listens or answers in time, or `signal` is aborted
- *   before the hello, `precondition` when the
- *   supervisor speaks another protocol version, `invalid` when the other side sends no frames.
+ *   before the hello, `precondition` when the supervisor speaks another protocol version, `invalid`
+ *   when the other side sends no frames.
  */
 export async function openSupervisorSocket(
   directory: string,

@@ -60,12 +60,15 @@ let clock: ManualClock;
 let attempts: FakeAttempt[];
 let lost: number;
 let link: SupervisorLink<FakeConnection>;
+/** Process that holds the lock of the directory. */
+let lockHolder: number | undefined;
 /** Called with each new attempt. */
 let onAttempt: (attempt: FakeAttempt) => void | Promise<void>;
 beforeEach(() => {
   clock = new ManualClock();
   attempts = [];
   lost = 0;
+  lockHolder = 41;
   onAttempt = () => undefined;
   link = new SupervisorLink<FakeConnection>({
     connect: (listener, signal) => {
@@ -75,7 +78,7 @@ beforeEach(() => {
       return attempt.result;
     },
     onLost: () => (lost += 1),
-    findSupervisor: () => 41,
+    findSupervisor: () => lockHolder,
     clock,
     random: createSeededRandom(3),
     log: silentLog,
@@ -104,7 +107,7 @@ describe('SupervisorLink', () => {
     attempts[0]?.accept();
     const connection = attempts[0]?.answer(17);
     expect(await Promise.all(callers)).toEqual([connection, connection]);
-    expect([attempts.length, link.supervisorPid, link.wasAnswered]).toEqual([1, 17, true]);
+    expect([attempts.length, link.supervisorPid, link.hasEverAnswered]).toEqual([1, 17, true]);
   });
 
   it('reports a supervisor that accepts the connection and is silent, with its process id, until it answers', async () => {
@@ -121,7 +124,7 @@ describe('SupervisorLink', () => {
     await expect(link.getConnection()).rejects.toMatchObject({
       kind: 'unavailable',
       message:
-        'the supervisor of the processes (process 41) has not answered for 5 s; if it does not, run kill -9 41 on the machine: another supervisor is started, and the processes keep running',
+        'the supervisor of the processes (process 41) has not answered for 5 s; if the supervisor stays silent, run kill -9 41 on the machine: another supervisor is started, and the processes keep running',
     });
     attempts[0]?.answer(17);
     await connecting;
@@ -145,6 +148,27 @@ describe('SupervisorLink', () => {
     expect(link.supervisorPid).toBe(18);
   });
 
+  it('names the process id of each supervisor that is silent, and none in between', async () => {
+    const connecting = link.getConnection();
+    attempts[0]?.accept();
+    await clock.advance(SILENT_AFTER_MS);
+    expect(link.supervisorPid).toBe(41);
+    attempts[0]?.close(); // the silent supervisor was killed
+    expect(link.supervisorPid).toBeUndefined();
+    lockHolder = 42;
+    attempts[0]?.accept();
+    await clock.advance(SILENT_AFTER_MS);
+    expect(link.supervisorPid).toBe(42);
+    attempts[0]?.accept(); // the attempt has connected again, without a close that it saw
+    expect(link.supervisorPid).toBeUndefined();
+    lockHolder = 43;
+    await clock.advance(SILENT_AFTER_MS);
+    await expect(link.getConnection()).rejects.toThrow('run kill -9 43 on the machine');
+    attempts[0]?.answer(44);
+    await connecting;
+    expect(link.supervisorPid).toBe(44);
+  });
+
   it('connects again at once when the connection is lost', async () => {
     const [attempt] = await connect();
     attempt.close();
@@ -165,7 +189,7 @@ describe('SupervisorLink', () => {
 
   it('increases the delay between failed attempts up to 5 s, whatever the monitor does', async () => {
     const [attempt] = await connect();
-    const monitor = new SupervisorMonitor(clock, async () => void (await link.currentConnection()));
+    const monitor = new SupervisorMonitor(clock, async () => void (await link.findConnection()));
     const monitoring = monitor.run(link.signal);
     onAttempt = (failing) => failing.fail();
     attempt.close();
@@ -206,7 +230,7 @@ describe('SupervisorLink', () => {
     await expect(connecting).rejects.toMatchObject({ kind: 'unavailable' });
     await closing;
     await expect(link.getConnection()).rejects.toMatchObject({ kind: 'unavailable' });
-    await expect(link.currentConnection()).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(link.findConnection()).rejects.toMatchObject({ kind: 'unavailable' });
     expect([attempts.length, lost]).toEqual([1, 0]);
   });
 });

@@ -61,12 +61,13 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
   private connecting: Promise<Connection> | undefined;
   /** The connection whose supervisor has sent its hello. */
   private answered: Connection | undefined;
+  /** True once a supervisor has answered for the first time. Only this class writes it. */
+  hasEverAnswered = false;
   private readonly closing = new AbortController();
   private readonly silenceWaits = new Set<() => void>();
   private answerTimer: Timer | undefined;
   private knownPid: number | undefined;
   private hasSilentSupervisor = false;
-  private hasEverAnswered = false;
   private isReconnecting = false;
   /** Failed attempts in a row. */
   private failures = 0;
@@ -76,11 +77,6 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
   /** Aborted by {@link close}. */
   get signal(): AbortSignal {
     return this.closing.signal;
-  }
-
-  /** True once a supervisor has answered for the first time. */
-  get wasAnswered(): boolean {
-    return this.hasEverAnswered;
   }
 
   /** True while a supervisor that has accepted a new connection is silent. */
@@ -122,7 +118,7 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
    * the call at short intervals leaves the back-off between attempts as long as it is.
    * @throws kind `unavailable` when there is neither.
    */
-  currentConnection(): Promise<Connection> {
+  findConnection(): Promise<Connection> {
     return this.connecting ?? Promise.reject(createDisconnectedError());
   }
 
@@ -175,14 +171,14 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
             this.answered = answered;
             this.knownPid = answered.hello.pid;
           },
-          onClosed: () => (hasAnswered ? this.onConnectionLost() : this.endSilence()),
+          onClosed: () => (hasAnswered ? this.onConnectionLost() : this.forgetSupervisor()),
         },
         this.signal,
       );
       this.failures = 0;
       return connection;
     } catch (reason) {
-      this.knownPid = undefined;
+      this.forgetSupervisor();
       throw this.signal.aborted ? createDisconnectedError() : reason;
     } finally {
       this.endSilence();
@@ -190,11 +186,11 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
   }
 
   private awaitAnswer(): void {
-    this.answerTimer?.cancel();
+    this.forgetSupervisor();
     if (this.signal.aborted) return;
     this.answerTimer = this.options.clock.setTimer(SILENT_AFTER_MS, () => {
       this.hasSilentSupervisor = true;
-      this.knownPid ??= this.options.findSupervisor();
+      this.knownPid = this.options.findSupervisor();
       this.options.log.warn('supervisor accepts connections and does not answer', {
         supervisorPid: this.knownPid,
       });
@@ -208,12 +204,17 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
     this.hasSilentSupervisor = false;
   }
 
+  /** The next supervisor is another process, which may answer. */
+  private forgetSupervisor(): void {
+    this.endSilence();
+    this.knownPid = undefined;
+  }
+
   /** Connects to a new supervisor at once, because running containers need a supervisor. */
   private onConnectionLost(): void {
     this.connecting = undefined;
     this.answered = undefined;
-    this.knownPid = undefined;
-    this.endSilence();
+    this.forgetSupervisor();
     if (this.signal.aborted) return;
     this.options.onLost();
     void this.keepConnecting();
@@ -229,7 +230,7 @@ export function createSilentSupervisorError(pid: number | undefined): CloudlessE
   return new CloudlessError(
     'unavailable',
     pid === undefined
-      ? `the supervisor of the processes ${silence}; if it does not, read supervisor.log in its directory`
-      : `the supervisor of the processes (process ${pid}) ${silence}; if it does not, run kill -9 ${pid} on the machine: another supervisor is started, and the processes keep running`,
+      ? `the supervisor of the processes ${silence}; if the supervisor stays silent, read supervisor.log in its directory`
+      : `the supervisor of the processes (process ${pid}) ${silence}; if the supervisor stays silent, run kill -9 ${pid} on the machine: another supervisor is started, and the processes keep running`,
   );
 }
