@@ -114,6 +114,7 @@ export async function runAgent(
         files: openWorkloadIdentities(config.dataDir, runtimes.runtime, log),
         createKeyAndCsr,
       },
+      deniesProcesses: config.denyProcesses,
       replicaFiles: openReplicaFiles(config.dataDir, deps.replicaFilesPlace, log),
       leaseKeeper: leaseThread,
       meter: metrics,

@@ -55,6 +55,13 @@ export interface AgentOptions {
   readonly network?: NodeNetworkAccess;
   /** Files and keys of the identities of replicas. Absent: this node gives replicas no identity. */
   readonly workloadIdentity?: Pick<WorkloadIdentitiesOptions, 'files' | 'createKeyAndCsr'>;
+  /**
+   * True: the configuration makes `runtime` start no processes. Only such a node advertises
+   * `identity.workload`, because a process runs as the user of the agent and could read the keys of
+   * all replicas. The capabilities of `runtime` do not tell: a process may run although its runtime
+   * reports none. Default false.
+   */
+  readonly deniesProcesses?: boolean;
   /** Place of the secrets and configs of replicas. Absent: this node delivers none. */
   readonly replicaFiles?: ReplicaFileStore;
   /** Reads resource usage of containers. Absent: the agent has no statistics. */

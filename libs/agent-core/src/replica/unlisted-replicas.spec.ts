@@ -74,9 +74,7 @@ class Node {
     const { clock } = this.testBed;
     const openedAt = clock.now();
     const list = processes.list.bind(processes);
-    const capabilities = processes.capabilities.bind(processes);
     return Object.assign(processes, {
-      capabilities: () => (this.isSupervisorSilent ? [] : capabilities()),
       list: async () => {
         if (this.isSupervisorSilent)
           throw new CloudlessError('unavailable', 'the supervisor does not answer');
@@ -337,7 +335,7 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
       restarts: 0,
       reason: PROCESS_REASON,
     });
-    expect(testBed.coordinator.hellos.at(-1)?.capabilities).not.toContain('runtime.process');
+    expect(testBed.coordinator.hellos.at(-1)?.capabilities).toContain('runtime.process');
     const usages = testBed.coordinator.received.flatMap((message) =>
       message.case === 'usage' ? [message.value] : [],
     );
@@ -359,7 +357,6 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
       reason: '',
     });
     expect(node.testBed.requireReport(PROCESS).containerId).toBe(before);
-    expect(node.testBed.coordinator.hellos.at(-1)?.capabilities).toContain('runtime.process');
   });
 
   it('carries out a forget order only once the supervisor answers', async () => {

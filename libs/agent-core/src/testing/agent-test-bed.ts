@@ -39,6 +39,7 @@ export class AgentTestBed {
   leaseKeeper: LeaseKeeper | undefined;
   nodeIdentity: NodeIdentityOptions | undefined;
   workloadIdentity: AgentOptions['workloadIdentity'];
+  deniesProcesses = false;
   replicaFiles: AgentOptions['replicaFiles'];
   network: AgentOptions['network'];
   /** Address and host id of the network proxy in each Hello. */
@@ -121,6 +122,7 @@ export class AgentTestBed {
         replicaFiles: this.replicaFiles,
         network: this.network,
       }),
+      deniesProcesses: this.deniesProcesses,
       clock: this.clock,
       random: this.random,
       log: this.log,

@@ -38,12 +38,10 @@ export function createWorkloadIdentities(
 
 /** Returns the capabilities of the runtimes, and those of the agent itself. */
 export function listCapabilities(options: AgentOptions): readonly string[] {
-  const { runtime, workloadIdentity, nodeIdentity } = options;
+  const { runtime, workloadIdentity, nodeIdentity, deniesProcesses = false } = options;
   const capabilities = [...runtime.capabilities(), ...listFileCapabilities(options)];
   const hasIdentity = workloadIdentity !== undefined && nodeIdentity !== undefined;
-  // A plain process runs as the user of the agent, so it could read the keys of all replicas.
-  const isIsolated =
-    capabilities.includes('runtime.cri') && !capabilities.includes('runtime.process');
+  const isIsolated = capabilities.includes('runtime.cri') && deniesProcesses;
   return hasIdentity && isIsolated ? [...capabilities, WORKLOAD_IDENTITY_CAPABILITY] : capabilities;
 }
 

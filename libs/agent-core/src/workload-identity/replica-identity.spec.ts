@@ -16,6 +16,7 @@ class IdentityBed extends SecureAgentTestBed {
   constructor(capabilities = ['runtime.cri']) {
     super();
     this.runtime = createFakeRuntime({ clock: this.clock, capabilities });
+    this.deniesProcesses = true;
     this.workloadIdentity = {
       files: this.workloadFiles,
       createKeyAndCsr: async () => ({ keyPem: 'key', csr: new Uint8Array([1]) }),
@@ -43,15 +44,34 @@ class IdentityBed extends SecureAgentTestBed {
 
 describe('replica with an identity', () => {
   it.each([
-    { node: 'containers only', capabilities: ['runtime.cri'], expected: true },
     {
-      node: 'containers and processes, which could read every key',
+      node: 'with containers that denies processes',
+      capabilities: ['runtime.cri'],
+      deniesProcesses: true,
+      expected: true,
+    },
+    {
+      node: 'with containers and processes, which could read every key',
       capabilities: ['runtime.cri', 'runtime.process'],
+      deniesProcesses: false,
       expected: false,
     },
-    { node: 'only processes', capabilities: ['runtime.process'], expected: false },
-  ])('gives a node with $node the capability $expected', async ({ capabilities, expected }) => {
+    {
+      node: 'that allows processes, while their runtime reports no capability',
+      capabilities: ['runtime.cri'],
+      deniesProcesses: false,
+      expected: false,
+    },
+    {
+      node: 'without containers that denies processes',
+      capabilities: [],
+      deniesProcesses: true,
+      expected: false,
+    },
+  ])('gives a node $node the capability: $expected', async (node) => {
+    const { capabilities, deniesProcesses, expected } = node;
     const bed = new IdentityBed(capabilities);
+    bed.deniesProcesses = deniesProcesses;
     await bed.start();
     expect(bed.coordinator.hellos.at(-1)?.capabilities.includes('identity.workload')).toBe(
       expected,
