@@ -63,6 +63,8 @@ export class Agent {
   private readonly stopping = new AbortController();
   private readonly removeMetrics: () => void = () => undefined;
   private readonly loops: Promise<unknown>[] = [];
+  /** Kinds whose runtime has not answered since the start of this agent. */
+  private unlistedKinds: readonly ContainerKind[] = [];
 
   private constructor(
     private readonly options: AgentOptions,
@@ -305,7 +307,7 @@ export class Agent {
         const events = runtime.events(round.signal);
         const expected = this.replicas.listExpectedContainers();
         available = await listAvailable(runtime);
-        if (restored) this.replicas.applyContainerList(expected, available.containers);
+        if (restored) this.replicas.applyContainerList(expected, available);
         else {
           await this.replicas.restore(stored, available, round.signal);
           if (available.missing.length > 0)
@@ -341,21 +343,23 @@ export class Agent {
   private async restoreUnlisted(missingKinds: readonly ContainerKind[]): Promise<void> {
     const { runtime, clock, random, log } = this.options;
     const { signal } = this.stopping;
-    let missing = missingKinds;
-    log.warn('replicas wait for a runtime that does not answer', { missing });
-    for (let failures = 1; missing.length > 0; failures += 1) {
+    log.warn('replicas wait for a runtime that does not answer', { missingKinds });
+    this.unlistedKinds = missingKinds;
+    for (let failures = 1; this.unlistedKinds.length > 0; failures += 1) {
       const delayMs = backoffDelayMs(RUNTIME_BACKOFF, failures, random);
       await sleep(clock, delayMs, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
         const available = await listAvailable(runtime);
-        if (available.missing.length >= missing.length) continue;
+        const isRestored = (kind: ContainerKind): boolean => !available.missing.includes(kind);
+        const restoredKinds = this.unlistedKinds.filter(isRestored);
+        if (restoredKinds.length === 0) continue;
         await this.replicas.restoreUnlisted(available, signal);
         // Events of unlisted replicas are ignored, so changes since the list are read again.
         const expected = this.replicas.listExpectedContainers();
-        this.replicas.applyContainerList(expected, (await listAvailable(runtime)).containers);
-        missing = available.missing;
-        log.info('replicas of a runtime restored', { missing });
+        this.replicas.applyContainerList(expected, await listAvailable(runtime));
+        this.unlistedKinds = this.unlistedKinds.filter((kind) => !isRestored(kind));
+        log.info('replicas of a runtime restored', { restoredKinds });
         this.session.sendUsage();
       } catch (reason) {
         log.debug('runtime not reached', errorFields(reason));

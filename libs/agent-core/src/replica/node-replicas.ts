@@ -276,11 +276,11 @@ export class NodeReplicas {
 
   /**
    * Applies a list of the runtime's containers after events may have been missed. A container that
-   * was expected and is not listed counts as lost.
+   * was expected and is not listed counts as lost, unless its kind is missing in the list.
    */
   applyContainerList(
     expected: ReadonlyMap<string, string>,
-    containers: readonly ContainerStatus[],
+    { containers, missing }: AvailableContainers,
   ): void {
     const listedIds = new Set(containers.map(({ containerId }) => containerId as string));
     for (const status of containers)
@@ -288,6 +288,7 @@ export class NodeReplicas {
     for (const [replicaId, containerId] of expected) {
       if (listedIds.has(containerId)) continue;
       const runner = this.runners.get(replicaId);
+      if (mayBeMissing(runner?.current.target?.usesImage, missing)) continue;
       const activity = runner?.current.activity;
       if (
         activity !== undefined &&

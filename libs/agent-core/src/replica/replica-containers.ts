@@ -23,7 +23,7 @@ import { usesFiles } from '../files/file-refs.js';
 import type { ReplicaFiles } from '../files/replica-files.js';
 import type { NodeNetworkAccess, ServiceAccess } from '../network/node-network.js';
 import type { WorkloadIdentities } from '../workload-identity/workload-identities.js';
-import { mayBeMissing, toReplicaTarget } from './replica-target.js';
+import { createRuntimeSilentError, mayBeMissing, toReplicaTarget } from './replica-target.js';
 
 /** Runtime and owner of the containers of a node. */
 export interface ContainerContext {
@@ -171,10 +171,7 @@ export async function removeContainers(
   { runtime, clusterId, nodeId }: ContainerContext,
 ): Promise<void> {
   const { containers, missing } = await listAvailable(runtime);
-  if (mayBeMissing(usesImage, missing)) {
-    const name = missing.includes('container') ? 'container runtime' : 'supervisor of processes';
-    throw new CloudlessError('unavailable', `the ${name} does not answer`);
-  }
+  if (mayBeMissing(usesImage, missing)) throw createRuntimeSilentError(usesImage, missing);
   for (const { containerId, labels, phase } of containers) {
     const owner = fromContainerLabels(labels);
     if (

@@ -1,7 +1,7 @@
 import { CloudlessError, errorFields, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerLease, ContainerRuntime } from '@cloudless/runtime';
 import type { CoordinatorContact } from '../session/coordinator-contact.js';
-import type { ReplicaTarget } from './replica-target.js';
+import { createRuntimeSilentError, type ReplicaTarget } from './replica-target.js';
 import type { ReplicaState } from './replica-state.js';
 
 export interface ReplicaLeaseDeps {
@@ -71,7 +71,7 @@ export class ReplicaLease {
   async adjust(target: ReplicaTarget): Promise<void> {
     const { activity, target: previousTarget } = this.current();
     if (activity.kind === 'unlisted' && previousTarget?.stopAfterMs !== target.stopAfterMs)
-      throw new CloudlessError('unavailable', 'the container runtime does not answer');
+      throw createRuntimeSilentError(target.usesImage);
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
     if (this.findStopAfter(containerId) === target.stopAfterMs) return;

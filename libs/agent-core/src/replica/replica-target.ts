@@ -7,6 +7,7 @@ import {
   withDefaults,
   type Order,
 } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
 import type { ContainerKind } from '@cloudless/runtime';
 import { toProbeSchedules, type ProbeSchedules } from '../probes/probe-schedule.js';
 import { usesFiles } from '../files/file-refs.js';
@@ -73,6 +74,20 @@ export function toReplicaTarget(order: Order): ReplicaTarget {
     runtime: spec.runtime,
     ...(start.stopAfter === undefined ? {} : { stopAfterMs: durationMs(start.stopAfter) }),
   };
+}
+
+/**
+ * Creates the error for a call that waits for the runtime of a replica.
+ * @param usesImage - As in {@link mayBeMissing}.
+ * @param missing - Kinds that are not listed; read when `usesImage` is undefined.
+ */
+export function createRuntimeSilentError(
+  usesImage: boolean | undefined,
+  missing: readonly ContainerKind[] = [],
+): CloudlessError {
+  const needsContainers = usesImage ?? missing.includes('container');
+  const name = needsContainers ? 'container runtime' : 'supervisor of processes';
+  return new CloudlessError('unavailable', `the ${name} does not answer`);
 }
 
 /**

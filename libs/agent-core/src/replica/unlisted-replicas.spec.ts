@@ -1,5 +1,11 @@
 import { Condition_Type, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
-import { CloudlessError, createSeededRandom, silentLog, type ContainerId } from '@cloudless/base';
+import {
+  CloudlessError,
+  createSeededRandom,
+  silentLog,
+  type ContainerId,
+  type Log,
+} from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import {
   combineRuntimes,
@@ -368,6 +374,61 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     await node.makeAvailable();
     await testBed.clock.advance(60_000);
     expect([...testBed.store.replicas.keys()]).toEqual([CONTAINER]);
+  });
+
+  it.each([
+    { replicaId: PROCESS, text: 'the supervisor of processes does not answer', spec: {} },
+    {
+      replicaId: CONTAINER,
+      text: 'the container runtime does not answer',
+      spec: { image: 'nginx', ...http },
+    },
+  ])('names the runtime of $replicaId when an order waits for both runtimes', async (row) => {
+    const { replicaId, text, spec } = row;
+    const { testBed } = node;
+    const failures: string[] = [];
+    const record: Log['warn'] = (message, fields) =>
+      void failures.push(`${message}: ${Object.values(fields ?? {}).join(' ')}`);
+    const log: Log = { ...silentLog, warn: record, error: record, child: () => log };
+    testBed.log = log;
+    node.isUnavailable = true;
+    await node.restartWithoutProcesses();
+    testBed.coordinator.sendOrder(
+      aStartOrder({ replicaId, revision: 11n, stopAfterMs: 5_000, spec }),
+    );
+    await settle();
+    expect(failures.at(-1)).toMatch(/^order not stored: /);
+    expect(failures.at(-1)).toContain(text);
+  });
+
+  it('keeps a replica whose kind a later list does not contain, and restarts one that is gone', async () => {
+    const { testBed } = node;
+    const { replicas } = testBed.agent;
+    const expected = replicas.listExpectedContainers();
+    expect([...expected.keys()]).toEqual([PROCESS, CONTAINER]);
+    replicas.applyContainerList(expected, { containers: [], missing: ['container'] });
+    await testBed.clock.advance(1_000);
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true, restarts: 0 });
+    expect(testBed.summarizeReport(PROCESS)).toMatchObject({ restarts: 1 });
+  });
+
+  it('adopts the processes by a list without containers, and starts no container twice', async () => {
+    node.isUnavailable = true;
+    await node.restartWithoutProcesses();
+    node.isUnavailable = false;
+    const { testBed } = node;
+    await testBed.clock.advance(10_000);
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true });
+    const listAvailable = testBed.runtime.listAvailable?.bind(testBed.runtime);
+    testBed.runtime.listAvailable = async () => {
+      const { containers } = (await listAvailable?.()) ?? { containers: [] };
+      const processes = containers.filter(({ containerId }) => containerId !== node.containerId);
+      return { containers: processes, missing: ['container'] };
+    };
+    await node.makeAvailable();
+    expect(testBed.summarizeReport(PROCESS)).toMatchObject({ ready: true, restarts: 0 });
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true, restarts: 0 });
+    expect(node.containerPhases).toEqual(['running']);
   });
 
   it('restores the replicas of each runtime when that runtime answers', async () => {
