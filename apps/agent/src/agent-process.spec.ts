@@ -61,6 +61,7 @@ describe('cloudless-agent with the process runtime', () => {
   let agent: AgentProcess;
   let address = '';
   let agentPid = '';
+  let statusTunnels = 0;
 
   const createArguments = (): readonly string[] => [
     ...[
@@ -85,6 +86,12 @@ describe('cloudless-agent with the process runtime', () => {
     if (found === undefined) throw new Error('nothing reported');
     return found;
   };
+  /** @throws when no supervisor runs: 0 instead of an id would address the processes of this test. */
+  const requireSupervisor = (): number => {
+    const pid = findLockHolder(join(dataDir, 'agent', RUNTIME_FOLDER));
+    if (pid === undefined) throw new Error('no supervisor runs');
+    return pid;
+  };
   const findProcessCondition = (): Condition | undefined =>
     coordinator.conditions.find(({ type }) => type === Condition_Type.PROCESS_RUNTIME_UNAVAILABLE);
   const isReady = (): boolean => coordinator.reports.get(REPLICA)?.ready === true;
@@ -93,7 +100,8 @@ describe('cloudless-agent with the process runtime', () => {
       case: 'status',
       value: create(GetContainerStatusRequestSchema, { containerId: requireReport().containerId }),
     } as const;
-    const [frame] = await coordinator.openTunnel(`status-${requireReport().containerId}`, target);
+    // A new id for each tunnel: an id that was used before gives the frames of the old tunnel.
+    const [frame] = await coordinator.openTunnel(`status-${(statusTunnels += 1)}`, target);
     if (frame?.case !== 'status') throw new Error(`no status: ${JSON.stringify(frame)}`);
     return frame.value.pid;
   };
@@ -155,17 +163,41 @@ describe('cloudless-agent with the process runtime', () => {
 
   it('starts beside a supervisor that is stopped by SIGSTOP, reports the supervisor, and adopts its process', async () => {
     const running = await readPid();
-    const supervisor = findLockHolder(join(dataDir, 'agent', RUNTIME_FOLDER)) ?? 0;
+    const supervisor = requireSupervisor();
     await agent.end('SIGKILL');
     process.kill(supervisor, 'SIGSTOP');
-    await startAgent();
-    await coordinator.waitUntil(() => findProcessCondition()?.status === true);
-    expect(findProcessCondition()?.reason).toContain(`run kill -9 ${supervisor} on the machine`);
-    expect(coordinator.capabilities).toContain('runtime.process'); // its processes stay
-    expect(requireReport()).toMatchObject({ phase: ReplicaStatus_Phase.RUNNING, ready: false });
-    process.kill(supervisor, 'SIGCONT');
+    try {
+      await startAgent();
+      await coordinator.waitUntil(() => findProcessCondition()?.status === true);
+      expect(findProcessCondition()?.reason).toContain(`run kill -9 ${supervisor} on the machine`);
+      expect(coordinator.capabilities).toContain('runtime.process'); // its processes stay
+      expect(requireReport()).toMatchObject({ phase: ReplicaStatus_Phase.RUNNING, ready: false });
+    } finally {
+      process.kill(supervisor, 'SIGCONT');
+    }
     await coordinator.waitUntil(isReady);
     await coordinator.waitUntil(() => findProcessCondition()?.status === false);
+    expect(requireReport()).toMatchObject({ restarts: 1 });
+    expect(await readPid()).toBe(running);
+  });
+
+  it('ends with an error that says what to do when it cannot stop its processes, which run on', async () => {
+    const running = await readPid();
+    const supervisor = requireSupervisor();
+    process.kill(supervisor, 'SIGSTOP');
+    try {
+      await coordinator.waitUntil(() => findProcessCondition()?.status === true);
+      expect(await agent.end('SIGTERM')).toBe(1);
+    } finally {
+      process.kill(supervisor, 'SIGCONT');
+    }
+    expect(agent.stderr.join('\n')).toContain(
+      `the processes of this node were not stopped and run on, because the supervisor of the processes (process ${supervisor}) does not answer: run kill -9 ${supervisor} on the machine, then start the agent and stop it again`,
+    );
+    expect(coordinator.goodbyes).toBe(1);
+    const { sessions } = coordinator;
+    await startAgent();
+    await coordinator.waitUntil(() => coordinator.sessions > sessions && isReady());
     expect(requireReport()).toMatchObject({ restarts: 1 });
     expect(await readPid()).toBe(running);
   });
@@ -224,7 +256,7 @@ describe('cloudless-agent with the process runtime', () => {
   it('sends Goodbye on SIGTERM and stops workloads with --stop-workloads-on-exit', async () => {
     const running = await readPid();
     expect(await agent.end('SIGTERM')).toBe(0);
-    expect(coordinator.goodbyes).toBe(1);
+    expect(coordinator.goodbyes).toBe(2);
     expect(() => process.kill(running, 0)).toThrow('ESRCH');
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
     expect(await reset.waitForExit()).toBe(0);

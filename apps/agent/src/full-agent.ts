@@ -60,8 +60,11 @@ export async function runFullAgent(begun: BegunAgent): Promise<number> {
       ...(end instanceof Error ? errorFields(end) : { signal: end }),
       stopWorkloads: config.stopWorkloadsOnExit,
     });
+    if (end instanceof Error) {
+      await running.close().catch(() => undefined); // logged; the cause of the end says more
+      throw end;
+    }
     await running.close();
-    if (end instanceof Error) throw end;
     log.info('agent stopped');
     return 0;
   } catch (reason) {

@@ -25,6 +25,7 @@ import type { BegunAgent } from './start-agent.js';
 import { openStatsReader } from './machine/stats-reader.js';
 import { connectTcp } from './machine/connect-tcp.js';
 import { dialTcp } from './machine/dial-tcp.js';
+import { WorkloadStop } from './workload-stop.js';
 
 /** A running agent process. */
 export interface RunningAgent {
@@ -38,7 +39,11 @@ export interface RunningAgent {
   readonly hasNetwork: boolean;
   /** Resolves when the agent cannot work and must be closed: its join token is refused. */
   readonly failed: Promise<Error>;
-  /** Stops the agent gracefully. Workloads keep running unless the configuration says otherwise. */
+  /**
+   * Stops the agent gracefully. Workloads keep running unless the configuration says otherwise.
+   * @throws the reason why workloads run on that should have been stopped, after everything was
+   *   closed.
+   */
   close(): Promise<void>;
 }
 
@@ -89,10 +94,11 @@ export async function runAgent(
     });
     const store = new FileAgentStore(config.dataDir, { reserve });
     const runtimes = await openRuntimes(config, deps, signal);
-    cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
+    const workloadStop = new WorkloadStop(config.stopWorkloadsOnExit, isMachineShuttingDown);
+    cleanup.push(() => workloadStop.closeRuntimes(runtimes, started !== undefined));
     network = openNodeNetwork(config, { ...deps, proxy, store, access });
     cleanup.push(async () => {
-      const stopWorkloadsOnExit = config.stopWorkloadsOnExit && started !== undefined;
+      const stopWorkloadsOnExit = workloadStop.stopsWorkloads && started !== undefined;
       await network?.close(await mayStopProxy({ ...config, stopWorkloadsOnExit }, runtimes));
     });
     await network?.waitUntilReady(signal);
@@ -134,12 +140,7 @@ export async function runAgent(
     };
     const agent = (started = await Agent.start(options, signal));
     if (network !== undefined) cleanup.push(reportEnded(agent, network));
-    cleanup.push(async () =>
-      agent.stop({
-        stopWorkloads: config.stopWorkloadsOnExit,
-        machineStops: await isMachineShuttingDown(),
-      }),
-    );
+    cleanup.push(() => workloadStop.stopAgent(agent));
     return {
       agent,
       runtimes,
@@ -147,7 +148,10 @@ export async function runAgent(
       opsUrl: servers.opsUrl,
       hasNetwork: network !== undefined,
       failed: failure.happened,
-      close: () => unwind(cleanup, log),
+      close: async () => {
+        await unwind(cleanup, log);
+        workloadStop.throwFailure();
+      },
     };
   } catch (reason) {
     await unwind(cleanup, log);

@@ -3,14 +3,13 @@ import {
   backoffDelayMs,
   CloudlessError,
   errorFields,
-  randomHex,
   sleep,
   StoppedError,
   type BackoffPolicy,
 } from '@cloudless/base';
 import { listAvailable, type AvailableContainers, type ContainerKind } from '@cloudless/runtime';
 import type { AgentOptions } from './agent-options.js';
-import type { AgentIdentity, StoredAgent, StoredReplica } from './store/agent-store.js';
+import type { StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
 import type { CertificateClient } from './identity/certificate-client.js';
 import { createCertificateClient } from './identity/create-certificate-client.js';
@@ -18,10 +17,12 @@ import { ReplicaEgress } from './egress/replica-egress.js';
 import { createReplicaFiles, listFileSpecs } from './files/agent-files.js';
 import type { ReplicaFiles } from './files/replica-files.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
+import { loadIdentity } from './store/load-identity.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
 import { instrumentProbes } from './metrics/instrument-probes.js';
 import { instrumentRuntime } from './metrics/instrument-runtime.js';
 import { NodeMonitor } from './node/node-monitor.js';
+import { createRunningOnError } from './node/running-on-error.js';
 import { NodeReplicas } from './replica/node-replicas.js';
 import { RuntimeHealthMonitor } from './node/runtime-health-monitor.js';
 import { ContainerService } from './serving/container-service.js';
@@ -221,9 +222,17 @@ export class Agent {
    * @param stopWorkloads - Also stops every container, each with its own grace period.
    * @param machineStops - The machine is shutting down, which ends the containers: the coordinator
    *   need not wait for the return of the agent before it replaces them.
+   * @throws kind `unavailable`, after everything else was stopped, when `stopWorkloads` is true and
+   *   a runtime does not answer, so that its containers run on; not when the machine shuts down.
    */
   async stop({ stopWorkloads = false, machineStops = false } = {}): Promise<void> {
-    if (stopWorkloads)
+    const silentKinds = stopWorkloads ? this.listSilentKinds() : [];
+    if (silentKinds.length > 0 && !machineStops)
+      this.session.setDeparture({
+        reason: 'the agent stops its workloads, except those whose runtime does not answer',
+        replicasContinue: true,
+      });
+    else if (stopWorkloads)
       this.session.setDeparture({
         reason: 'the agent stops its workloads',
         replicasContinue: false,
@@ -237,9 +246,21 @@ export class Agent {
     this.files?.close();
     this.egress.close();
     if (!stopWorkloads) return this.replicas.close();
-    await this.replicas.stopAll();
+    await this.replicas.stopAll(silentKinds);
+    // Containers that run on need their identities and files.
+    if (silentKinds.length > 0 && !machineStops)
+      throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
     await this.workloadIdentities?.removeAll();
     await this.files?.removeAll();
+  }
+
+  /** Returns the kinds of containers whose runtime does not answer, processes first. */
+  private listSilentKinds(): readonly ContainerKind[] {
+    const { processCondition, condition } = this.runtimeHealthMonitor;
+    const isSilent = { process: processCondition.status, container: condition.status };
+    return (['process', 'container'] as const).filter(
+      (kind) => isSilent[kind] || this.unlistedKinds.includes(kind),
+    );
   }
 
   private async restoreAndRun(
@@ -394,29 +415,4 @@ function withMetrics(options: AgentOptions): AgentOptions {
     transport: instrumentTransport(transport, meter),
     probeClients: instrumentProbes(probeClients, meter, clock),
   };
-}
-
-/**
- * Returns the stored identity, or stores a new one. Until a cluster has accepted the node, as after a
- * refused join, the stored name binds nothing.
- */
-async function loadIdentity(
-  options: AgentOptions,
-  { identity: stored, replicas }: StoredAgent,
-): Promise<AgentIdentity> {
-  const { nodeId, store, random, resetCommand } = options;
-  if (stored?.nodeId === nodeId) return stored;
-  if (stored !== undefined && (hasJoined(stored) || replicas.length > 0)) {
-    throw new CloudlessError(
-      'precondition',
-      `the data directory belongs to node ${stored.nodeId}, not to ${nodeId}; start the agent with --name ${stored.nodeId}, choose another data directory, or run: ${resetCommand}`,
-    );
-  }
-  const identity: AgentIdentity = { nodeId, instanceId: randomHex(random, 16), highestEpoch: 0n };
-  await store.saveIdentity(identity);
-  return identity;
-}
-
-function hasJoined({ clusterId, highestEpoch }: AgentIdentity): boolean {
-  return clusterId !== undefined || highestEpoch > 0n;
 }

@@ -2,7 +2,12 @@ import { join } from 'node:path';
 import { definedFields, type Log } from '@cloudless/base';
 import { combineRuntimes, type ContainerRuntime, type LazyRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
-import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
+import {
+  createSilentSupervisorError,
+  openProcessRuntime,
+  SILENT_AFTER_MS,
+  type ProcessRuntime,
+} from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import type { AgentConfig } from '../agent-config.js';
 import {
@@ -271,11 +276,17 @@ function openProcesses(
  */
 async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean): Promise<void> {
   try {
-    const isEmpty = (await runtime.list()).length === 0; // fails when the supervisor is silent
-    if (stopContainers || isEmpty) await runtime.shutdown();
+    requireAnswers(runtime); // a silent supervisor would not answer the shutdown either
+    if (stopContainers || (await runtime.list()).length === 0) await runtime.shutdown();
   } finally {
     await runtime.close();
   }
+}
+
+/** @throws kind `unavailable` when the supervisor has not answered for {@link SILENT_AFTER_MS}. */
+function requireAnswers(runtime: ProcessRuntime): void {
+  const { processesSilentMs = 0, supervisorPid } = runtime.health?.() ?? {};
+  if (processesSilentMs >= SILENT_AFTER_MS) throw createSilentSupervisorError(supervisorPid);
 }
 
 /**

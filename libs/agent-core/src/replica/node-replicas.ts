@@ -387,27 +387,29 @@ export class NodeReplicas {
   /**
    * Ends the control of all replicas, then stops every container of this node, each with the grace
    * period of its own spec. Used when the whole cluster is removed.
+   * @param silentKinds - Kinds whose runtime does not answer: their containers are not stopped.
    */
-  async stopAll(): Promise<void> {
+  async stopAll(silentKinds: readonly ContainerKind[] = []): Promise<void> {
     await this.close();
     const { runtime, log } = this.options;
-    const running = (await listAvailable(runtime)).containers.filter(
-      (status) => status.phase === 'running' && this.findOwner(status) !== undefined,
-    );
-    await Promise.all(
-      running.map(async (status) => {
-        const graceMs =
-          this.runners.get(this.findOwner(status)?.replicaId ?? '')?.current.target?.graceMs ?? 0;
-        try {
-          await runtime.stop(status.containerId, graceMs);
-        } catch (reason) {
-          log.warn('container not stopped', {
-            containerId: status.containerId,
-            ...errorFields(reason),
-          });
-        }
-      }),
-    );
+    const stop = async (status: ContainerStatus): Promise<void> => {
+      const { containerId, phase, runtimeId } = status;
+      const owner = this.findOwner(status);
+      if (phase !== 'running' || owner === undefined) return;
+      const target = this.runners.get(owner.replicaId)?.current.target;
+      if (mayBeMissing(target?.usesImage ?? runtimeId !== undefined, silentKinds)) return;
+      try {
+        await runtime.stop(containerId, target?.graceMs ?? 0);
+      } catch (reason) {
+        log.warn('container not stopped', { containerId, ...errorFields(reason) });
+      }
+    };
+    try {
+      await Promise.all((await listAvailable(runtime)).containers.map(stop));
+    } catch (reason) {
+      if (silentKinds.length === 0) throw reason;
+      log.warn('runtime not reached', errorFields(reason));
+    }
   }
 
   private toRestoreInput(

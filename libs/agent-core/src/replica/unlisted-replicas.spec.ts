@@ -144,12 +144,15 @@ class Node {
   }
 
   /** Stops the agent and closes its runtimes. */
-  async close(): Promise<void> {
+  async close(options: Parameters<AgentTestBed['stop']>[0] = {}): Promise<void> {
     if (this.isClosed) return;
     this.isClosed = true;
-    await this.testBed.stop();
-    await this.testBed.runtime.close();
-    await this.testBed.clock.advance(0);
+    try {
+      await this.testBed.stop(options);
+    } finally {
+      await this.testBed.runtime.close();
+      await this.testBed.clock.advance(0);
+    }
   }
 
   get containerId(): ContainerId {
@@ -323,6 +326,10 @@ describe('Agent whose container runtime does not answer at its start', () => {
 describe('Agent whose supervisor of processes does not answer at its start', () => {
   const PROCESS_REASON =
     'waiting for the supervisor of processes of the node, which does not answer';
+  const PROCESSES_RUN_ON =
+    'the processes of this node were not stopped and run on, because the supervisor of the processes (process 17) does not answer: run kill -9 17 on the machine, then start the agent and stop it again';
+  const CONTAINERS_RUN_ON =
+    'the containers of this node were not stopped and run on, because the container runtime does not answer: start the container runtime, then start the agent and stop it again';
   let node: Node;
   beforeEach(async () => {
     node = new Node();
@@ -429,6 +436,45 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     expect(testBed.summarizeReport(PROCESS)).toMatchObject({ ready: true, restarts: 0 });
     expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true, restarts: 0 });
     expect(node.containerPhases).toEqual(['running']);
+  });
+
+  it.each([
+    { name: 'the supervisor', isUnavailable: false, problems: [PROCESSES_RUN_ON] },
+    {
+      name: 'neither runtime',
+      isUnavailable: true,
+      problems: [PROCESSES_RUN_ON, CONTAINERS_RUN_ON],
+    },
+  ])('says that replicas continue when $name answers a stop with workloads', async (row) => {
+    node.isUnavailable = row.isUnavailable;
+    await node.restartWithoutProcesses();
+    await expect(node.close({ stopWorkloads: true })).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: row.problems.join('; '),
+    });
+    const { received } = node.testBed.coordinator;
+    expect(received.findLast(({ case: kind }) => kind === 'goodbye')?.value).toMatchObject({
+      replicasContinue: true,
+      reason: 'the agent stops its workloads, except those whose runtime does not answer',
+    });
+    expect(node.containerPhases).toEqual([row.isUnavailable ? 'running' : 'exited']);
+  });
+
+  it('does not wait for a supervisor that is silent later, when it stops with its workloads', async () => {
+    const { testBed } = node;
+    node.isSupervisorSilent = true;
+    await testBed.clock.advance(1_000);
+    await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
+    expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it('reports no failure when the machine shuts down, which ends the processes', async () => {
+    await node.restartWithoutProcesses();
+    await node.close({ stopWorkloads: true, machineStops: true });
+    const { received } = node.testBed.coordinator;
+    expect(received.findLast(({ case: kind }) => kind === 'goodbye')?.value).toMatchObject({
+      replicasContinue: false,
+    });
   });
 
   it('restores the replicas of each runtime when that runtime answers', async () => {
