@@ -558,9 +558,9 @@ export interface ContainerRuntime {
   /** Lists all containers that have not been removed. */
   list(): Promise<readonly ContainerStatus[]>;
   /**
-   * Lists as `list` does, but without the containers of a part that has never answered. Waits at
+   * Lists as `list` does, but without the containers of a part that has never been listed. Waits at
    * most 2 s for that part. Absent for a runtime that has answered when it is opened.
-   * @throws kind `unavailable` when plain processes cannot be listed any more.
+   * @throws kind `unavailable` when a runtime without parts does not answer, or is closed.
    */
   listAvailable?(): Promise<AvailableContainers>;
   /**

@@ -157,11 +157,11 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   async listAvailable(): Promise<AvailableContainers> {
-    const [processes, containers] = this.parts;
-    const [processStatuses, containerStatuses] = await Promise.all([
-      this.listProcesses(processes),
-      containers.cache.isComplete ? this.listPart(containers) : this.listInTime(containers),
-    ]);
+    const [processStatuses, containerStatuses] = await Promise.all(
+      this.parts.map((part) =>
+        part.cache.isComplete ? this.listPart(part) : this.listInTime(part),
+      ),
+    );
     return {
       containers: [...(processStatuses ?? []), ...(containerStatuses ?? [])],
       missing: [
@@ -266,13 +266,6 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     } finally {
       finished.abort();
     }
-  }
-
-  /** Lists the processes; undefined while their runtime has never answered. */
-  private async listProcesses(part: RuntimePart): Promise<readonly ContainerStatus[] | undefined> {
-    if (part.cache.isComplete) return this.listPart(part);
-    const { missing } = (await part.runtime.listAvailable?.()) ?? { missing: [] };
-    return missing.length > 0 ? undefined : this.listPart(part);
   }
 
   /**
