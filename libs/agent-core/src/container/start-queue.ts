@@ -26,7 +26,7 @@ const START_TIMEOUT_MS = 30_000;
 
 interface WaitingStart {
   readonly kind: StartKind;
-  readonly runs: ContainerKind;
+  readonly containerKind: ContainerKind;
   /** Position among all starts, in the order of the calls of `add`. */
   readonly order: number;
   readonly start: () => Promise<void>;
@@ -71,11 +71,11 @@ export class StartQueue {
   /**
    * Calls `start` at once when the limit allows, otherwise when its turn comes. `start` must not
    * reject.
-   * @param runs - What is started, which names the runtime.
+   * @param containerKind - What is started, which names the runtime.
    */
-  add(kind: StartKind, runs: ContainerKind, start: () => Promise<void>): QueuedStart {
-    const waiting: WaitingStart = { kind, runs, order: this.nextOrder++, start };
-    const queue = this.queues[kind][runs];
+  add(kind: StartKind, containerKind: ContainerKind, start: () => Promise<void>): QueuedStart {
+    const waiting: WaitingStart = { kind, containerKind, order: this.nextOrder++, start };
+    const queue = this.queues[kind][containerKind];
     queue.add(waiting);
     this.startWaiting();
     return {
@@ -91,33 +91,35 @@ export class StartQueue {
    * running starts do not count against the limit until {@link resume}. Does nothing when the
    * runtime is paused.
    */
-  pause(runs: ContainerKind): void {
-    if (this.paused.has(runs)) return;
-    this.paused.add(runs);
+  pause(containerKind: ContainerKind): void {
+    if (this.paused.has(containerKind)) return;
+    this.paused.add(containerKind);
     this.startWaiting();
   }
 
   /** Ends the pause of a runtime that answers again. Its running starts count again. */
-  resume(runs: ContainerKind): void {
-    if (this.paused.delete(runs)) this.startWaiting();
+  resume(containerKind: ContainerKind): void {
+    if (this.paused.delete(containerKind)) this.startWaiting();
   }
 
   private startWaiting(): void {
     while (this.countRunning() < this.limit) {
       const next = this.selectNext();
       if (next === undefined) return;
-      this.queues[next.kind][next.runs].delete(next);
+      this.queues[next.kind][next.containerKind].delete(next);
       this.lastKind = next.kind;
       this.run(next);
     }
   }
 
   private countRunning(): number {
-    return this.listServed().reduce((sum, runs) => sum + this.running[runs], 0);
+    return this.listUnpaused().reduce((sum, containerKind) => sum + this.running[containerKind], 0);
   }
 
-  private listServed(): readonly ContainerKind[] {
-    return (['container', 'process'] as const).filter((runs) => !this.paused.has(runs));
+  private listUnpaused(): readonly ContainerKind[] {
+    return (['container', 'process'] as const).filter(
+      (containerKind) => !this.paused.has(containerKind),
+    );
   }
 
   /**
@@ -131,24 +133,24 @@ export class StartQueue {
 
   private findOldest(kind: StartKind): WaitingStart | undefined {
     let oldest: WaitingStart | undefined;
-    for (const runs of this.listServed()) {
-      const [waiting] = this.queues[kind][runs];
+    for (const containerKind of this.listUnpaused()) {
+      const [waiting] = this.queues[kind][containerKind];
       if (waiting !== undefined && (oldest === undefined || waiting.order < oldest.order))
         oldest = waiting;
     }
     return oldest;
   }
 
-  private run({ runs, start }: WaitingStart): void {
+  private run({ containerKind, start }: WaitingStart): void {
     let holdsSlot = true;
     const release = (): void => {
       timer.cancel();
       if (!holdsSlot) return;
       holdsSlot = false;
-      this.running[runs] -= 1;
+      this.running[containerKind] -= 1;
       this.startWaiting();
     };
-    this.running[runs] += 1;
+    this.running[containerKind] += 1;
     const timer = this.clock.setTimer(START_TIMEOUT_MS, release);
     void start().finally(release);
   }
