@@ -41,6 +41,7 @@ import {
 } from './client/supervisor-connection.js';
 import {
   createSilentSupervisorError,
+  SILENT_AFTER_MS,
   SupervisorLink,
   type AttemptListener,
 } from './client/supervisor-link.js';
@@ -245,9 +246,11 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   health(): RuntimeHealth {
+    // The monitor counts whole turns from the opening of this runtime, so it may be behind the link.
+    const leastSilentMs = this.link.isSilent ? SILENT_AFTER_MS : 0;
     return {
       ...HEALTHY,
-      processesSilentMs: this.monitor.silentMs,
+      processesSilentMs: Math.max(this.monitor.silentMs, leastSilentMs),
       ...definedFields({ supervisorPid: this.link.supervisorPid }),
     };
   }
