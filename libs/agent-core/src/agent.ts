@@ -29,8 +29,8 @@ import { ContainerService } from './serving/container-service.js';
 import { TunnelServer } from './serving/tunnel-server.js';
 import type { IdentityCalls } from './session/coordinator-transport.js';
 import { SessionClient } from './session/session-client.js';
-import { createContainerMetrics } from './stats/container-metrics.js';
-import { StatsSampler } from './stats/stats-sampler.js';
+import { createSampler } from './stats/create-sampler.js';
+import type { StatsSampler } from './stats/stats-sampler.js';
 import { toReplicaUsages } from './stats/to-replica-usage.js';
 import {
   createWorkloadIdentities,
@@ -226,7 +226,7 @@ export class Agent {
    *   a runtime does not answer, so that its containers run on; not when the machine shuts down.
    */
   async stop({ stopWorkloads = false, machineStops = false } = {}): Promise<void> {
-    const silentKinds = stopWorkloads ? this.listSilentKinds() : [];
+    const silentKinds = stopWorkloads ? await this.listSilentKinds() : [];
     if (silentKinds.length > 0 && !machineStops)
       this.session.setDeparture({
         reason: 'the agent stops its workloads, except those whose runtime does not answer',
@@ -255,11 +255,19 @@ export class Agent {
   }
 
   /** Returns the kinds of containers whose runtime does not answer, processes first. */
-  private listSilentKinds(): readonly ContainerKind[] {
+  private async listSilentKinds(): Promise<readonly ContainerKind[]> {
+    this.runtimeHealthMonitor.refresh();
     const { processCondition, condition } = this.runtimeHealthMonitor;
+    const unlistedKinds =
+      this.unlistedKinds.length === 0
+        ? []
+        : await listAvailable(this.options.runtime).then(
+            ({ missing }) => missing,
+            () => this.unlistedKinds,
+          );
     const isSilent = { process: processCondition.status, container: condition.status };
     return (['process', 'container'] as const).filter(
-      (kind) => isSilent[kind] || this.unlistedKinds.includes(kind),
+      (kind) => isSilent[kind] || unlistedKinds.includes(kind),
     );
   }
 
@@ -387,22 +395,6 @@ export class Agent {
       }
     }
   }
-}
-
-function createSampler(
-  { stats: reader, meter, runtime, clock, log }: AgentOptions,
-  replicas: NodeReplicas,
-): StatsSampler | undefined {
-  if (reader === undefined) return undefined;
-  const observer = meter === undefined ? {} : { observer: createContainerMetrics(meter) };
-  return new StatsSampler({
-    reader,
-    runtime,
-    replicas,
-    clock,
-    log: log.child({ component: 'stats' }),
-    ...observer,
-  });
 }
 
 /** Wraps runtime, transport and probe clients with metrics when the options have a meter. */

@@ -165,6 +165,10 @@ class Node {
     return this.containers.machine.statuses().map(({ phase }) => phase);
   }
 
+  get processPhases(): readonly string[] {
+    return this.processes.machine.statuses().map(({ phase }) => phase);
+  }
+
   exitContainer(exitCode: number): void {
     this.containers.machine.exit(this.containerId, exitCode);
   }
@@ -466,6 +470,13 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     await testBed.clock.advance(1_000);
     await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
     expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it('stops the processes of a supervisor that answers just before the stop', async () => {
+    await node.restartWithoutProcesses();
+    node.isSupervisorSilent = false; // no loop of the agent has noticed
+    await node.close({ stopWorkloads: true });
+    expect(node.processPhases).toEqual(['exited']);
   });
 
   it('reports no failure when the machine shuts down, which ends the processes', async () => {
