@@ -86,7 +86,7 @@ describe('cloudless-agent with the process runtime', () => {
     if (found === undefined) throw new Error('nothing reported');
     return found;
   };
-  /** @throws when no supervisor runs: 0 instead of an id would address the processes of this test. */
+  /** @throws when no supervisor runs: a signal to process 0 would reach this test itself. */
   const requireSupervisor = (): number => {
     const pid = findLockHolder(join(dataDir, 'agent', RUNTIME_FOLDER));
     if (pid === undefined) throw new Error('no supervisor runs');
