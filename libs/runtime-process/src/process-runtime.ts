@@ -246,7 +246,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   health(): RuntimeHealth {
-    // The monitor counts whole turns from the opening of this runtime, so it may be behind the link.
+    // The monitor counts whole turns since this runtime was opened: it may be behind the link.
     const leastSilentMs = this.link.isSilent ? SILENT_AFTER_MS : 0;
     return {
       ...HEALTHY,

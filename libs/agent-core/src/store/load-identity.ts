@@ -3,8 +3,9 @@ import type { AgentOptions } from '../agent-options.js';
 import type { AgentIdentity, StoredAgent } from './agent-store.js';
 
 /**
- * Returns the stored identity, or stores a new one. Until a cluster has accepted the node, as after a
- * refused join, the stored name binds nothing.
+ * Returns the stored identity, or stores a new one. Until a cluster has accepted the node, as after
+ * a refused join, the stored name binds nothing.
+ * @throws kind `precondition` when the store belongs to another node.
  */
 export async function loadIdentity(
   options: AgentOptions,
