@@ -39,6 +39,7 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { bundleProgram } from './testing/bundle-program.js';
+import { ANSWER_TIMEOUT_MS } from './client/supervisor-connection.js';
 import { SILENT_AFTER_MS } from './client/supervisor-link.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { FrameParser } from './wire/frames.js';
@@ -568,6 +569,31 @@ describe('the supervisor', () => {
     await waitUntil(() => (runtime.health?.().processesSilentMs ?? 0) > 0);
     process.kill(pid, 'SIGCONT');
     await waitUntil(() => runtime.health?.().processesSilentMs === 0);
+  });
+
+  it('does not delay the renewal of leases beyond 10 s', async () => {
+    const { runtime } = await aMachine();
+    const { containerId } = await runtime.start(request([{ step: 'hold' }]));
+    await runtime.close();
+    let isStopped = false;
+    const clock: Clock = {
+      ...systemClock,
+      setTimer: (delayMs, action) =>
+        systemClock.setTimer(isStopped && delayMs === ANSWER_TIMEOUT_MS ? 0 : delayMs, action),
+    };
+    const client = await openProcessRuntime({ ...createRuntimeOptions(machine.directory), clock });
+    const pid = await client.supervisorPid();
+    process.kill(pid, 'SIGSTOP');
+    isStopped = true;
+    try {
+      await expect(client.renew?.(new Map([[containerId, undefined]]))).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining('no reply within 10 s'),
+      });
+    } finally {
+      process.kill(pid, 'SIGCONT');
+      await client.close();
+    }
   });
 
   describe('stopped by SIGSTOP before a client opens its directory', () => {

@@ -219,13 +219,15 @@ class SupervisedRuntime implements ProcessRuntime {
     throw new CloudlessError('unimplemented', 'network.egress: processes have no own network');
   }
 
+  /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     const { connection, waitedMs } = await this.getConnectionTimed();
     requireLeases(connection);
     const remainingLeases = [...leases].map(
       ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    await connection.request({ type: 'renew', leases: remainingLeases });
+    const renewed = connection.request({ type: 'renew', leases: remainingLeases });
+    await limitAnswer(renewed, this.options.clock);
   }
 
   async remove(containerId: ContainerId): Promise<void> {
