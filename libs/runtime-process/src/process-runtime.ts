@@ -149,7 +149,7 @@ class SupervisedRuntime implements ProcessRuntime {
    * this runtime goes on to connect.
    */
   async waitUntilOpen(): Promise<void> {
-    const connecting = this.link.getConnection();
+    const connecting = this.link.waitForConnection();
     connecting.catch(() => undefined); // after a silence, the link reports the failure
     await Promise.race([connecting, this.link.waitForSilence()]);
     if (!this.link.isSilent) return void (await connecting);
@@ -400,6 +400,7 @@ class SupervisedRuntime implements ProcessRuntime {
         if (errorKindOf(reason) === 'notFound') return; // a removed container writes no output
         if (errorKindOf(reason) !== 'unavailable' || this.link.signal.aborted) throw reason;
       }
+    this.monitor.noteAnswer();
     }
   }
 

@@ -35,13 +35,19 @@ class FakeAttempt {
     this.listener.onAccepted();
   }
 
-  answer(pid: number): FakeConnection {
+  /** Sends the hello. The first request of the attempt is not answered yet. */
+  greet(pid: number): FakeConnection {
     const connection: FakeConnection = {
       hello: { type: 'hello', protocol: PROTOCOL, version: '1', pid },
       isOpen: true,
       close: () => (connection.isOpen = false),
     };
     this.listener.onAnswered(connection);
+    return connection;
+  }
+
+  answer(pid: number): FakeConnection {
+    const connection = this.greet(pid);
     this.resolve(connection);
     return connection;
   }
@@ -111,7 +117,7 @@ describe('SupervisorLink', () => {
   });
 
   it('reports a supervisor that accepts the connection and is silent, with its process id, until it answers', async () => {
-    const connecting = link.getConnection();
+    const connecting = link.waitForConnection();
     let isSilent = false;
     void link.waitForSilence().then(() => (isSilent = true));
     await clock.advance(60_000); // a new supervisor is being started
@@ -133,8 +139,32 @@ describe('SupervisorLink', () => {
     expect(attempts).toHaveLength(1);
   });
 
+  it('fails callers that wait as soon as the supervisor is silent', async () => {
+    const failure = expect(link.getConnection()).rejects.toThrow('run kill -9 41 on the machine');
+    attempts[0]?.accept();
+    await clock.advance(SILENT_AFTER_MS);
+    await failure;
+  });
+
+  it('ends the silence with the hello, and counts the silence after the hello', async () => {
+    const failure = expect(link.getConnection()).rejects.toThrow('run kill -9 41 on the machine');
+    attempts[0]?.accept();
+    await clock.advance(SILENT_AFTER_MS);
+    await failure;
+    attempts[0]?.greet(17);
+    expect([link.isSilent, link.supervisorPid]).toEqual([false, 17]);
+    const secondFailure = expect(link.getConnection()).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
+    await clock.advance(SILENT_AFTER_MS - 1);
+    expect(link.isSilent).toBe(false);
+    await clock.advance(1);
+    await secondFailure;
+    expect(link.isSilent).toBe(true);
+  });
+
   it('does not blame the supervisor that replaces a silent one', async () => {
-    const connecting = link.getConnection();
+    const connecting = link.waitForConnection();
     attempts[0]?.accept();
     await clock.advance(SILENT_AFTER_MS);
     attempts[0]?.close(); // the silent supervisor was killed
@@ -149,7 +179,7 @@ describe('SupervisorLink', () => {
   });
 
   it('names the process id of each supervisor that is silent, and none in between', async () => {
-    const connecting = link.getConnection();
+    const connecting = link.waitForConnection();
     attempts[0]?.accept();
     await clock.advance(SILENT_AFTER_MS);
     expect(link.supervisorPid).toBe(41);

@@ -91,16 +91,24 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
 
   /**
    * Returns the open connection, or opens one.
-   * @throws kind `unavailable` at once while the supervisor is silent; the errors of
-   *   {@link SupervisorLinkOptions.connect}.
+   * @throws kind `unavailable` at once while the supervisor is silent, and as soon as it is found to
+   *   be silent; the errors of {@link SupervisorLinkOptions.connect}.
    */
-  getConnection(): Promise<Connection> {
-    return this.hasSilentSupervisor
-      ? Promise.reject(createSilentSupervisorError(this.knownPid))
-      : this.waitForConnection();
+  async getConnection(): Promise<Connection> {
+    if (this.hasSilentSupervisor) throw createSilentSupervisorError(this.knownPid);
+    let onSilent = (): void => undefined;
+    const silence = new Promise<never>((_, reject) => {
+      onSilent = () => reject(createSilentSupervisorError(this.knownPid));
+    });
+    this.silenceWaits.add(onSilent);
+    try {
+      return await Promise.race([this.waitForConnection(), silence]);
+    } finally {
+      this.silenceWaits.delete(onSilent);
+    }
   }
 
-  /** As {@link getConnection}, but also waits while the supervisor is silent. */
+  /** As {@link getConnection}, but also waits for a supervisor that is silent. */
   waitForConnection(): Promise<Connection> {
     if (this.signal.aborted) return Promise.reject(createDisconnectedError());
     if (this.connecting === undefined) {
@@ -168,6 +176,7 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
           onAnswered: (answered) => {
             hasAnswered = true;
             this.hasEverAnswered = true;
+            this.awaitAnswer(); // to the first request of the attempt
             this.answered = answered;
             this.knownPid = answered.hello.pid;
           },
@@ -185,6 +194,7 @@ export class SupervisorLink<Connection extends LinkedConnection = SupervisorConn
     }
   }
 
+  /** Counts the silence of the supervisor from now on, until the attempt has ended. */
   private awaitAnswer(): void {
     this.forgetSupervisor();
     if (this.signal.aborted) return;

@@ -51,6 +51,16 @@ describe('SupervisorMonitor', () => {
     expect(monitor.silentMs).toBe(0);
   });
 
+  it('counts from 0 once a new supervisor has answered, before the next turn', async () => {
+    ping = () => Promise.reject(new CloudlessError('unavailable', 'no connection'));
+    await clock.advance(7_000);
+    monitor.noteAnswer();
+    expect(monitor.silentMs).toBe(0);
+    ping = async () => undefined;
+    await clock.advance(1_000);
+    expect(monitor.silentMs).toBe(0);
+  });
+
   it('does not blame the supervisor for a pause of its own process', async () => {
     let answer = (): void => undefined;
     ping = () => new Promise((resolve) => (answer = resolve));

@@ -37,6 +37,12 @@ export class SupervisorMonitor {
     }
   }
 
+  /** Call it when a supervisor has answered in another way, such as a new one with its hello. */
+  noteAnswer(): void {
+    this.hasFailed = false;
+    this.silentTurns = 0;
+  }
+
   private turn(): void {
     if (this.isWaiting || this.hasFailed) this.silentTurns += 1;
     if (this.isWaiting) return;
