@@ -25,6 +25,7 @@ import type {
   ContainerRuntime,
   ContainerStatus,
   LogLine,
+  RuntimeHealth,
 } from '@cloudless/runtime';
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
 import { systemClock } from '@cloudless/app-kit';
@@ -39,8 +40,8 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { bundleProgram } from './testing/bundle-program.js';
-import { ANSWER_TIMEOUT_MS } from './client/supervisor-connection.js';
 import { SILENT_AFTER_MS } from './client/supervisor-link.js';
+import { MONITOR_INTERVAL_MS } from './client/supervisor-monitor.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { FrameParser } from './wire/frames.js';
 import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';
@@ -571,7 +572,25 @@ describe('the supervisor', () => {
     await waitUntil(() => runtime.health?.().processesSilentMs === 0);
   });
 
-  it('does not delay the renewal of leases beyond 10 s', async () => {
+  it.each<{
+    name: string;
+    seconds: number;
+    call: (runtime: ProcessRuntime, containerId: ContainerId) => Promise<unknown>;
+  }>([
+    {
+      name: 'the renewal of leases',
+      seconds: 10,
+      call: (runtime, id) => runtime.renew(new Map([[id, undefined]])),
+    },
+    { name: 'a list', seconds: 10, call: (runtime) => runtime.list() },
+    { name: 'a stop', seconds: 17, call: (runtime, id) => runtime.stop(id, 7_000) },
+    { name: 'a shutdown', seconds: 18, call: (runtime) => runtime.shutdown(8_000) },
+    {
+      name: 'the start of a log',
+      seconds: 10,
+      call: (runtime, id) => readLines(runtime, id),
+    },
+  ])('waits for the answer to $name for at most $seconds s', async ({ seconds, call }) => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(request([{ step: 'hold' }]));
     await runtime.close();
@@ -579,19 +598,50 @@ describe('the supervisor', () => {
     const clock: Clock = {
       ...systemClock,
       setTimer: (delayMs, action) =>
-        systemClock.setTimer(isStopped && delayMs === ANSWER_TIMEOUT_MS ? 0 : delayMs, action),
+        systemClock.setTimer(isStopped && delayMs === seconds * 1_000 ? 0 : delayMs, action),
     };
     const client = await openProcessRuntime({ ...createRuntimeOptions(machine.directory), clock });
     const pid = await client.supervisorPid();
     process.kill(pid, 'SIGSTOP');
     isStopped = true;
     try {
-      await expect(client.renew?.(new Map([[containerId, undefined]]))).rejects.toMatchObject({
+      await expect(call(client, containerId)).rejects.toMatchObject({
         kind: 'unavailable',
-        message: expect.stringContaining('no reply within 10 s'),
+        message: `the supervisor of the processes does not answer: no reply within ${seconds} s`,
       });
     } finally {
       process.kill(pid, 'SIGCONT');
+      await client.close();
+    }
+  });
+
+  it('does not blame the supervisor that replaces a silent one, and names its process id', async () => {
+    const { runtime } = await aMachine();
+    await runtime.close();
+    let turnMs = 1;
+    // The monitor makes no turn after the supervisor was found to be silent.
+    const clock: Clock = {
+      ...systemClock,
+      setTimer: (delayMs, action) =>
+        systemClock.setTimer(delayMs === MONITOR_INTERVAL_MS ? turnMs : delayMs, action),
+    };
+    const client = await openProcessRuntime({ ...createRuntimeOptions(machine.directory), clock });
+    const pid = await client.supervisorPid();
+    const token = readStartToken(pid) ?? '';
+    const health = (): RuntimeHealth | undefined => client.health?.();
+    try {
+      process.kill(pid, 'SIGSTOP');
+      await waitUntil(() => {
+        if ((health()?.processesSilentMs ?? 0) >= SILENT_AFTER_MS) turnMs = 3_600_000;
+        return turnMs > 1;
+      });
+      await new Promise((resolve) => systemClock.setTimer(2, () => resolve(undefined)));
+      expect(health()?.supervisorPid).toBe(pid);
+      process.kill(pid, 'SIGKILL');
+      await waitUntil(() => ![undefined, pid].includes(health()?.supervisorPid));
+      expect(health()?.processesSilentMs).toBe(0);
+    } finally {
+      if (isAlive(pid, token)) process.kill(pid, 'SIGKILL');
       await client.close();
     }
   });
@@ -826,26 +876,32 @@ function listHeldResources(): {
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
 
+/** Serves a directory in this process, as a supervisor of version 0.0.1 without containers. */
+async function serveOlderSupervisor(directory: string): Promise<Server> {
+  const server = createServer((socket) => {
+    const parser = new FrameParser();
+    socket.on('data', (chunk: Buffer) => {
+      for (const { payload } of parser.feed(chunk)) {
+        const message = parseMessage<ClientMessage>(payload);
+        const { pid } = process;
+        socket.write(
+          encodeMessage(
+            message.type === 'hello'
+              ? { type: 'hello', protocol: PROTOCOL, version: '0.0.1', pid }
+              : { type: 'done', id: message.id },
+          ),
+        );
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(layout.socket(directory), resolve));
+  return server;
+}
+
 describe('ProcessRuntime, with a running supervisor of an older version,', () => {
   it('refuses starts and renewals with a lease, because the supervisor lacks the capability', async () => {
     const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
-    const server = createServer((socket) => {
-      const parser = new FrameParser();
-      socket.on('data', (chunk: Buffer) => {
-        for (const { payload } of parser.feed(chunk)) {
-          const message = parseMessage<ClientMessage>(payload);
-          const { pid } = process;
-          socket.write(
-            encodeMessage(
-              message.type === 'hello'
-                ? { type: 'hello', protocol: PROTOCOL, version: '0.0.1', pid }
-                : { type: 'done', id: message.id },
-            ),
-          );
-        }
-      });
-    });
-    await new Promise<void>((resolve) => server.listen(layout.socket(directory), resolve));
+    const server = await serveOlderSupervisor(directory);
     const runtime = await openProcessRuntime(createRuntimeOptions(directory));
     try {
       expect(runtime.capabilities()).toEqual(['runtime.process']);
@@ -868,6 +924,31 @@ describe('ProcessRuntime, with a running supervisor of an older version,', () =>
       await expect(
         runtime.renew(new Map([[leasedRequest.containerId, lease]])),
       ).rejects.toMatchObject(refused);
+    } finally {
+      await runtime.close();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      rmSync(directory, { recursive: true, force: true });
+    }
+  });
+
+  it('fails a shutdown whose supervisor has not exited after 10 s, and names the process', async () => {
+    const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
+    const server = await serveOlderSupervisor(directory);
+    let skewMs = 0;
+    const clock: Clock = {
+      ...systemClock,
+      now: () => systemClock.now() + skewMs,
+      setTimer: (delayMs, action) => {
+        skewMs += delayMs < 5 ? 5_000 : 0; // the pauses of the wait for the exit
+        return systemClock.setTimer(delayMs, action);
+      },
+    };
+    const runtime = await openProcessRuntime({ ...createRuntimeOptions(directory), clock });
+    try {
+      await expect(runtime.shutdown()).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: `the supervisor of the processes (process ${process.pid}) has ended all processes and has not exited within 10 s: run kill -9 ${process.pid} on the machine`,
+      });
     } finally {
       await runtime.close();
       await new Promise<void>((resolve) => server.close(() => resolve()));

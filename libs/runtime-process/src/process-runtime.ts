@@ -34,6 +34,7 @@ import {
   readStartToken,
 } from '@cloudless/app-kit/background';
 import {
+  ANSWER_TIMEOUT_MS,
   SupervisorConnection,
   createDisconnectedError,
   limitAnswer,
@@ -68,6 +69,8 @@ export interface ProcessRuntime extends ContainerRuntime {
    * Records and logs stay on disk, and a runtime that is opened later on the same directory finds
    * them.
    * @param graceMs - Milliseconds between SIGTERM and SIGKILL. Default 0: SIGKILL at once.
+   * @throws kind `unavailable` when the supervisor does not answer within 10 s after that time, or
+   *   has not exited 10 s later. This runtime stays open in the first case.
    */
   shutdown(graceMs?: number): Promise<void>;
 }
@@ -203,10 +206,11 @@ class SupervisedRuntime implements ProcessRuntime {
     );
   }
 
+  /** @throws kind `unavailable` also without an answer within 10 s after the grace period. */
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    return requireStatus(
-      await (await this.link.getConnection()).request({ type: 'stop', containerId, graceMs }),
-    );
+    const connection = await this.link.getConnection();
+    const stopped = connection.request({ type: 'stop', containerId, graceMs });
+    return requireStatus(await limitAnswer(stopped, this.options.clock, graceMs));
   }
 
   async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
@@ -274,7 +278,8 @@ class SupervisedRuntime implements ProcessRuntime {
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
     const connection = await this.link.getConnection();
-    const { phase } = requireStatus(await connection.request({ type: 'inspect', containerId }));
+    const inspected = connection.request({ type: 'inspect', containerId });
+    const { phase } = requireStatus(await limitAnswer(inspected, this.options.clock));
     if (phase === 'exited') await connection.waitUntilDrained(containerId);
     const directory = layout.log(layout.container(this.options.directory, containerId));
     const stop = combineSignals(signal, this.link.signal);
@@ -318,17 +323,31 @@ class SupervisedRuntime implements ProcessRuntime {
       const { pid } = connection.hello;
       const startToken = readStartToken(pid);
       try {
-        await connection.request({ type: 'shutdown', graceMs });
+        const ended = connection.request({ type: 'shutdown', graceMs });
+        await limitAnswer(ended, this.options.clock, graceMs);
       } catch (reason) {
+        if (connection.isOpen) throw reason;
         // The supervisor died without an answer. Its successor adopts the remaining containers, and
         // the next attempt ends them.
         if (errorKindOf(reason) !== 'unavailable' || attempt >= MAX_SHUTDOWN_ATTEMPTS) throw reason;
         continue;
       }
       await this.close();
-      while (startToken !== undefined && isAlive(pid, startToken))
-        await sleep(this.options.clock, SHUTDOWN_POLL_MS);
+      if (startToken !== undefined) await this.waitForExit(pid, startToken);
       return;
+    }
+  }
+
+  private async waitForExit(pid: number, startToken: string): Promise<void> {
+    const { clock } = this.options;
+    const deadlineMs = clock.now() + ANSWER_TIMEOUT_MS;
+    while (isAlive(pid, startToken)) {
+      if (clock.now() >= deadlineMs)
+        throw new CloudlessError(
+          'unavailable',
+          `the supervisor of the processes (process ${pid}) has ended all processes and has not exited within ${ANSWER_TIMEOUT_MS / 1_000} s: run kill -9 ${pid} on the machine`,
+        );
+      await sleep(clock, SHUTDOWN_POLL_MS);
     }
   }
 
@@ -381,6 +400,7 @@ class SupervisedRuntime implements ProcessRuntime {
     const program = toSupervisorProgram(directory, supervisorCommand, idleMs);
     const connection = await connectOrStart(open, program, clock, signal);
     onAnswered(connection);
+    this.monitor.noteAnswer();
     if (!connection.isOpen) throw createDisconnectedError();
     this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);
     this.supervisorCapabilities = connection.hello.capabilities ?? [];
@@ -400,7 +420,6 @@ class SupervisedRuntime implements ProcessRuntime {
         if (errorKindOf(reason) === 'notFound') return; // a removed container writes no output
         if (errorKindOf(reason) !== 'unavailable' || this.link.signal.aborted) throw reason;
       }
-    this.monitor.noteAnswer();
     }
   }
 

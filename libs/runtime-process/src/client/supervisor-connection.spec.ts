@@ -116,6 +116,20 @@ describe('limitAnswer', () => {
     await outcome;
   });
 
+  it('fails 10 s after the time that the request itself may take', async () => {
+    const clock = new ManualClock();
+    const outcome = expect(
+      limitAnswer(new Promise(() => undefined), clock, 30_000),
+    ).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the supervisor of the processes does not answer: no reply within 40 s',
+    });
+    await clock.advance(39_999);
+    expect(clock.pendingTimers).toBe(1);
+    await clock.advance(1);
+    await outcome;
+  });
+
   it('returns an answer and leaves no timer', async () => {
     const clock = new ManualClock();
     expect(await limitAnswer(Promise.resolve(7), clock)).toBe(7);

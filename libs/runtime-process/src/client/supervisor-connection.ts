@@ -97,7 +97,7 @@ export async function openSupervisorSocket(
     if (signal?.aborted === true) throw createDisconnectedError();
     const frames = await new Promise<readonly Frame[]>((resolve, reject) => {
       socket.once('close', () =>
-        reject(hasTimedOut ? createSilentError() : createDisconnectedError()),
+        reject(hasTimedOut ? createSilentError(ANSWER_TIMEOUT_MS) : createDisconnectedError()),
       );
       socket.on('error', () => undefined); // `close` follows
       socket.once('data', (chunk: Buffer) => {
@@ -251,16 +251,20 @@ export function createDisconnectedError(): CloudlessError {
 }
 
 /**
- * Waits for an answer of the supervisor for at most {@link ANSWER_TIMEOUT_MS}.
+ * Waits for an answer of the supervisor for at most `workMs` and {@link ANSWER_TIMEOUT_MS}.
+ * @param workMs - Milliseconds that the supervisor may take for the request itself, such as a grace
+ *   period. Default 0.
  * @throws kind `unavailable` after that time; the error of `answer`.
  */
 export async function limitAnswer<Answer>(
   answer: Promise<Answer>,
   clock: Pick<Clock, 'setTimer'>,
+  workMs = 0,
 ): Promise<Answer> {
+  const limitMs = workMs + ANSWER_TIMEOUT_MS;
   let timer: Timer | undefined;
   const timeout = new Promise<never>((_, reject) => {
-    timer = clock.setTimer(ANSWER_TIMEOUT_MS, () => reject(createSilentError()));
+    timer = clock.setTimer(limitMs, () => reject(createSilentError(limitMs)));
   });
   try {
     return await Promise.race([answer, timeout]);
@@ -269,10 +273,10 @@ export async function limitAnswer<Answer>(
   }
 }
 
-function createSilentError(): CloudlessError {
+function createSilentError(limitMs: number): CloudlessError {
   return new CloudlessError(
     'unavailable',
-    `the supervisor of the processes does not answer: no reply within ${ANSWER_TIMEOUT_MS / 1_000} s`,
+    `the supervisor of the processes does not answer: no reply within ${limitMs / 1_000} s`,
   );
 }
 
