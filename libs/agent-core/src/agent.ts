@@ -226,7 +226,7 @@ export class Agent {
    *   a runtime does not answer, so that its containers run on; not when the machine shuts down.
    */
   async stop({ stopWorkloads = false, machineStops = false } = {}): Promise<void> {
-    const silentKinds = stopWorkloads ? await this.listSilentKinds() : [];
+    let silentKinds = stopWorkloads ? await this.listSilentKinds() : [];
     if (silentKinds.length > 0 && !machineStops)
       this.session.setDeparture({
         reason: 'the agent stops its workloads, except those whose runtime does not answer',
@@ -246,7 +246,8 @@ export class Agent {
     this.files?.close();
     this.egress.close();
     if (!stopWorkloads) return this.replicas.close();
-    await this.replicas.stopAll(silentKinds);
+    if (!(await this.replicas.stopAll(silentKinds)))
+      silentKinds = await this.listSilentKinds(silentKinds);
     // Containers that run on need their identities and files.
     if (silentKinds.length > 0 && !machineStops)
       throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
@@ -254,20 +255,27 @@ export class Agent {
     await this.files?.removeAll();
   }
 
-  /** Returns the kinds of containers whose runtime does not answer, processes first. */
-  private async listSilentKinds(): Promise<readonly ContainerKind[]> {
-    this.runtimeHealthMonitor.refresh();
-    const { processCondition, condition } = this.runtimeHealthMonitor;
-    const unlistedKinds =
-      this.unlistedKinds.length === 0
-        ? []
-        : await listAvailable(this.options.runtime).then(
-            ({ missing }) => missing,
-            () => this.unlistedKinds,
-          );
+  /**
+   * Returns the kinds of containers whose runtime does not answer, processes first. Asks the
+   * runtime, because a supervisor that has just begun to hang does not count as silent yet.
+   * @param knownKinds - Kinds that are returned without another question.
+   */
+  private async listSilentKinds(
+    knownKinds: readonly ContainerKind[] = [],
+  ): Promise<readonly ContainerKind[]> {
+    const { unlistedKinds, runtimeHealthMonitor: monitor } = this;
+    monitor.refresh();
+    let missingKinds: readonly ContainerKind[] = [];
+    if (unlistedKinds.length > 0 || !monitor.processCondition.status)
+      missingKinds = await listAvailable(this.options.runtime).then(
+        ({ missing }) => unlistedKinds.filter((kind) => missing.includes(kind)),
+        () => unlistedKinds,
+      );
+    await monitor.awaitProcessCondition();
+    const { processCondition, condition } = monitor;
     const isSilent = { process: processCondition.status, container: condition.status };
     return (['process', 'container'] as const).filter(
-      (kind) => isSilent[kind] || unlistedKinds.includes(kind),
+      (kind) => isSilent[kind] || missingKinds.includes(kind) || knownKinds.includes(kind),
     );
   }
 

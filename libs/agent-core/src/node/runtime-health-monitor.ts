@@ -89,6 +89,20 @@ export class RuntimeHealthMonitor {
     return hasProcessConditionChanged || this.isUnavailable !== wasUnavailable;
   }
 
+  /**
+   * Waits while it is not known yet whether the supervisor of processes is silent, at most
+   * {@link UNAVAILABLE_AFTER_MS}, then reads the health.
+   */
+  async awaitProcessCondition(): Promise<void> {
+    const { runtime, clock } = this.options;
+    for (let waitedMs = 0; waitedMs < UNAVAILABLE_AFTER_MS; waitedMs += HEALTH_INTERVAL_MS) {
+      const { processesSilentMs } = runtime.health?.() ?? HEALTHY;
+      if (processesSilentMs === 0 || processesSilentMs >= UNAVAILABLE_AFTER_MS) break;
+      await sleep(clock, HEALTH_INTERVAL_MS);
+    }
+    this.refresh();
+  }
+
   private refreshProcessCondition({ processesSilentMs, supervisorPid }: RuntimeHealth): boolean {
     const before = this.processProblem;
     this.processProblem =

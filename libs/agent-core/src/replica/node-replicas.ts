@@ -388,10 +388,12 @@ export class NodeReplicas {
    * Ends the control of all replicas, then stops every container of this node, each with the grace
    * period of its own spec. Used when the whole cluster is removed.
    * @param silentKinds - Kinds whose runtime does not answer: their containers are not stopped.
+   * @returns False when a stop has failed, or a runtime did not list its containers.
    */
-  async stopAll(silentKinds: readonly ContainerKind[] = []): Promise<void> {
+  async stopAll(silentKinds: readonly ContainerKind[] = []): Promise<boolean> {
     await this.close();
     const { runtime, log } = this.options;
+    let hasFailed = false;
     const stop = async (status: ContainerStatus): Promise<void> => {
       const { containerId, phase, runtimeId } = status;
       const owner = this.findOwner(status);
@@ -401,15 +403,18 @@ export class NodeReplicas {
       try {
         await runtime.stop(containerId, target?.graceMs ?? 0);
       } catch (reason) {
+        hasFailed = true;
         log.warn('container not stopped', { containerId, ...errorFields(reason) });
       }
     };
     try {
       await Promise.all((await listAvailable(runtime)).containers.map(stop));
     } catch (reason) {
-      if (silentKinds.length === 0) throw reason;
+      if (silentKinds.length === 0 && errorKindOf(reason) !== 'unavailable') throw reason;
+      hasFailed = true;
       log.warn('runtime not reached', errorFields(reason));
     }
+    return !hasFailed;
   }
 
   private toRestoreInput(

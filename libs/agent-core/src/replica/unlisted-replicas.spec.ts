@@ -3,6 +3,7 @@ import {
   CloudlessError,
   createSeededRandom,
   silentLog,
+  sleep,
   type ContainerId,
   type Log,
 } from '@cloudless/base';
@@ -28,8 +29,12 @@ const http = { ports: [{ name: 'http', containerPort: 80 }] };
 class Node {
   readonly testBed = new AgentTestBed();
   isUnavailable = false;
+  /** Called before each stop of a process. */
+  onStop: () => void = () => undefined;
   /** True: the supervisor of processes has not answered since the start of the agent. */
   isSupervisorSilent = false;
+  /** Time since which the connected supervisor has been hanging; undefined: it answers. */
+  private hangsSinceMs: number | undefined;
   private isClosed = false;
   private processes: FakeRuntime;
   private containers: FakeRuntime;
@@ -80,17 +85,31 @@ class Node {
     const { clock } = this.testBed;
     const openedAt = clock.now();
     const list = processes.list.bind(processes);
+    const stop = processes.stop.bind(processes);
+    const requireAnswer = async (limitMs: number): Promise<void> => {
+      if (this.hangsSinceMs !== undefined) await sleep(clock, limitMs);
+      if (this.isSupervisorSilent || this.hangsSinceMs !== undefined)
+        throw new CloudlessError('unavailable', 'the supervisor does not answer');
+    };
     return Object.assign(processes, {
       list: async () => {
-        if (this.isSupervisorSilent)
-          throw new CloudlessError('unavailable', 'the supervisor does not answer');
+        await requireAnswer(10_000);
         return list();
+      },
+      stop: async (containerId: ContainerId, graceMs: number) => {
+        this.onStop();
+        await requireAnswer(10_000 + graceMs);
+        return stop(containerId, graceMs);
       },
       listAvailable: async (): Promise<AvailableContainers> =>
         this.isSupervisorSilent
           ? { containers: [], missing: ['process'] }
           : { containers: await list(), missing: [] },
       health: (): RuntimeHealth => {
+        if (this.hangsSinceMs !== undefined) {
+          const turns = Math.floor((clock.now() - this.hangsSinceMs) / 1_000);
+          return { ...HEALTHY, processesSilentMs: turns * 1_000, supervisorPid: 17 };
+        }
         if (!this.isSupervisorSilent) return HEALTHY;
         return { ...HEALTHY, processesSilentMs: 5_000 + clock.now() - openedAt, supervisorPid: 17 };
       },
@@ -121,6 +140,16 @@ class Node {
     await this.start();
     await this.testBed.clock.advance(2_000); // the wait for the container runtime's list
     await settle();
+  }
+
+  /** Lets the supervisor hang from now on, with its connection open. */
+  hang(): void {
+    this.hangsSinceMs = this.testBed.clock.now();
+  }
+
+  /** Ends a hang, as `kill -9` does: another supervisor answers. */
+  replaceSupervisor(): void {
+    this.hangsSinceMs = undefined;
   }
 
   /** Lets the runtimes answer and the agent list their containers. */
@@ -470,6 +499,65 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     await testBed.clock.advance(1_000);
     await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
     expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  const readGoodbye = (): unknown =>
+    node.testBed.coordinator.received.findLast(({ case: kind }) => kind === 'goodbye')?.value;
+
+  it.each([
+    { silentMs: 0, name: 'at that moment' },
+    { silentMs: 900, name: '0.9 s before' },
+    { silentMs: 4_900, name: '4.9 s before' },
+  ])('says that replicas continue when the supervisor hangs $name', async ({ silentMs }) => {
+    node.hang();
+    await node.testBed.clock.advance(silentMs);
+    await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
+    expect(readGoodbye()).toMatchObject({ replicasContinue: true });
+    expect(node.processPhases).toEqual(['running']);
+    expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it('says what runs on when the supervisor hangs while it stops the processes', async () => {
+    node.onStop = () => node.hang();
+    await expect(node.close({ stopWorkloads: true })).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: PROCESSES_RUN_ON,
+    });
+    expect(readGoodbye()).toMatchObject({ replicasContinue: false });
+    expect(node.processPhases).toEqual(['running']);
+    expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it('says what runs on when the containers cannot be listed after the Goodbye', async () => {
+    const { clock, agent, runtime } = node.testBed;
+    const close = agent.replicas.close.bind(agent.replicas);
+    agent.replicas.close = async () => {
+      node.hang();
+      runtime.listAvailable = async () => {
+        await sleep(clock, 10_000);
+        throw new CloudlessError('unavailable', 'no reply within 10 s');
+      };
+      await close();
+    };
+    await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
+  });
+
+  it('leaves processes to the end of the runtimes when another supervisor answers after a hang', async () => {
+    node.onStop = () => {
+      node.hang();
+      node.testBed.clock.setTimer(9_000, () => node.replaceSupervisor());
+    };
+    const isClosed = node.close({ stopWorkloads: true });
+    await expect(isClosed).resolves.toBeUndefined();
+  });
+
+  it('does not wait for a supervisor that answers, when it stops with its workloads', async () => {
+    const { clock } = node.testBed;
+    const before = clock.now();
+    let stoppedAt = Infinity;
+    node.onStop = () => (stoppedAt = clock.now());
+    await node.close({ stopWorkloads: true });
+    expect(stoppedAt - before).toBeLessThan(1_000);
   });
 
   it('stops the processes of a supervisor that answers just before the stop', async () => {
