@@ -238,6 +238,36 @@ describe('Agent whose supervisor of processes does not answer', () => {
 });
 
 describe('RuntimeHealthMonitor', () => {
+  it.each<{ name: string; silentMs: (nowMs: number) => number; waitMs: number; status: boolean }>([
+    { name: 'that answers', silentMs: () => 0, waitMs: 0, status: false },
+    { name: 'that is silent', silentMs: () => 5_000, waitMs: 0, status: true },
+    {
+      name: 'that has just become silent',
+      silentMs: (now) => 1_000 + now,
+      waitMs: 4_000,
+      status: true,
+    },
+    {
+      name: 'that answers again',
+      silentMs: (now) => (now < 2_000 ? 2_000 : 0),
+      waitMs: 2_000,
+      status: false,
+    },
+    { name: 'that is not measured', silentMs: () => 3_000, waitMs: 5_000, status: false },
+  ])('waits $waitMs ms for the condition of a supervisor $name', async (row) => {
+    const clock = new ManualClock();
+    const monitor = new RuntimeHealthMonitor({
+      runtime: { health: () => ({ ...HEALTHY, processesSilentMs: row.silentMs(clock.now()) }) },
+      replicas: { listRunners: () => [], pauseStarts: () => undefined },
+      clock,
+      log: silentLog,
+    });
+    let isKnownAt = Infinity;
+    void monitor.awaitProcessCondition().then(() => (isKnownAt = clock.now()));
+    await clock.advance(60_000);
+    expect([isKnownAt, monitor.processCondition.status]).toEqual([row.waitMs, row.status]);
+  });
+
   it('marks a container as without process only after two reads in a row without its process', () => {
     const marked: (readonly string[])[] = [];
     const runner = {

@@ -393,6 +393,10 @@ export class NodeReplicas {
   async stopAll(silentKinds: readonly ContainerKind[] = []): Promise<boolean> {
     await this.close();
     const { runtime, log } = this.options;
+    const isSilent = ({ current: { target } }: ReplicaRunner): boolean =>
+      target !== undefined && mayBeMissing(target.usesImage, silentKinds);
+    // A list would only wait for the silent runtimes.
+    if (silentKinds.length > 0 && this.listRunners().every(isSilent)) return true;
     let hasFailed = false;
     const stop = async (status: ContainerStatus): Promise<void> => {
       const { containerId, phase, runtimeId } = status;

@@ -528,6 +528,21 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     expect(node.containerPhases).toEqual(['exited']);
   });
 
+  it('asks no silent supervisor for its processes when the node has nothing else', async () => {
+    const { clock, coordinator, runtime } = node.testBed;
+    coordinator.sendOrder(aForgetOrder({ replicaId: CONTAINER }));
+    await clock.advance(1_000);
+    node.hang();
+    await clock.advance(6_000);
+    let lists = 0;
+    runtime.listAvailable = async () => {
+      lists += 1;
+      throw new CloudlessError('unavailable', 'no reply within 10 s');
+    };
+    await expect(node.close({ stopWorkloads: true })).rejects.toThrow(PROCESSES_RUN_ON);
+    expect(lists).toBe(0);
+  });
+
   it('says what runs on when the containers cannot be listed after the Goodbye', async () => {
     const { clock, agent, runtime } = node.testBed;
     const close = agent.replicas.close.bind(agent.replicas);
