@@ -92,6 +92,7 @@ export type { DirectSender } from './wire/direct-sender.js';
 export {
   createEncodedMessage,
   createWithEncodedField,
+  setEncodedFields,
   isBinaryCall,
   skipLength,
 } from './wire/encoded-message.js';

@@ -142,8 +142,8 @@ function toStoredResponse<Response>(response: Response): Response {
   }
   if (!isMessage(response, WorkloadSchema)) return response;
   if (response.status === undefined) return response;
-  // A shallow copy: a deep one would copy every replica. The unknown fields of
-  // the status are the encoded replicas of a binary call.
+  // A shallow copy, because a deep copy would copy every replica. The unknown fields of the status are
+  // the encoded replicas of a binary call.
   const status = { ...response.status, replicas: [], omittedReplicas: 0 };
   delete status.$unknown;
   return { ...response, status } as Response;

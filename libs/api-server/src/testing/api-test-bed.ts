@@ -23,7 +23,7 @@ import {
   WorkloadPlanSchema,
   WorkloadSchema,
   WorkloadStatusSchema,
-  createEncodedMessage,
+  setEncodedFields,
   createAdminClient,
   createCoordinatorClient,
   createErrorInterceptor,
@@ -41,14 +41,7 @@ import {
   WorkloadRecordSchema,
   type ReplicaRecord,
 } from '@cloudless/api/store';
-import {
-  createSeededRandom,
-  definedFields,
-  runAtOnce,
-  silentLog,
-  type Log,
-  type Random,
-} from '@cloudless/base';
+import { createSeededRandom, runAtOnce, silentLog, type Log, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   copyReplica,
@@ -451,10 +444,13 @@ export class ApiTestBed {
         ...presenter,
         presentWithEncodedReplicas: (record) => {
           const workload = presenter.present(record, true);
-          const replicas = workload.status?.replicas.splice(0) ?? [];
-          const bytes = toBinary(WorkloadStatusSchema, create(WorkloadStatusSchema, { replicas }));
-          const { $unknown } = createEncodedMessage(WorkloadStatusSchema, bytes);
-          Object.assign(workload.status ?? {}, definedFields({ $unknown }));
+          const { status = create(WorkloadStatusSchema) } = workload;
+          const replicas = status.replicas.splice(0);
+          const encoded = toBinary(
+            WorkloadStatusSchema,
+            create(WorkloadStatusSchema, { replicas }),
+          );
+          setEncodedFields(status, encoded);
           return workload;
         },
         encode: (record, full) => encodeDelimited(WorkloadSchema, presenter.present(record, full)),

@@ -1,4 +1,4 @@
-import { create, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
+import { create, type DescMessage, type Message, type MessageShape } from '@bufbuild/protobuf';
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 
 /**
@@ -17,12 +17,20 @@ export function createEncodedMessage<Desc extends DescMessage>(
   bytes: Uint8Array,
 ): MessageShape<Desc> {
   const message = create(schema);
-  if (bytes.byteLength > 0) {
-    const reader = new BinaryReader(bytes);
-    const [no, wireType] = reader.tag();
-    message.$unknown = [{ no, wireType, data: bytes.subarray(reader.pos) }];
-  }
+  setEncodedFields(message, bytes);
   return message;
+}
+
+/**
+ * Gives a message further fields that are encoded already, as {@link createEncodedMessage} does.
+ * Replaces fields of a newer version that the message has.
+ * @param bytes - Encoded fields of the message; empty changes nothing.
+ */
+export function setEncodedFields(message: Message, bytes: Uint8Array): void {
+  if (bytes.byteLength === 0) return;
+  const reader = new BinaryReader(bytes);
+  const [no, wireType] = reader.tag();
+  message.$unknown = [{ no, wireType, data: bytes.subarray(reader.pos) }];
 }
 
 /**

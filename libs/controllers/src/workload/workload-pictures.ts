@@ -113,14 +113,12 @@ export class WorkloadPictures {
     writer.raw(head);
     const status = writer.begin(STATUS_FIELD);
     writer.raw(summary);
-    for (const replica of replicas)
-      writeReplicaStatus(writer, REPLICAS_FIELD, replica, this.showNode(replica));
+    this.writeReplicas(replicas);
     writer.raw(versions);
     writer.int32(OMITTED_REPLICAS_FIELD, omitted);
     writer.end(status);
     writer.end(start);
     const full = writer.finish().subarray(1);
-    this.builtReplicas += replicas.length;
     this.builtWorkloads += 1;
     picture.full = full;
     this.keep(record, picture);
@@ -148,9 +146,7 @@ export class WorkloadPictures {
 
   /** Returns the field `replicas` of WorkloadStatus with the messages of replicas. */
   encodeReplicas(replicas: readonly ReplicaRecord[]): Uint8Array {
-    for (const replica of replicas)
-      writeReplicaStatus(this.writer, REPLICAS_FIELD, replica, this.showNode(replica));
-    this.builtReplicas += replicas.length;
+    this.writeReplicas(replicas);
     return this.writer.finish();
   }
 
@@ -174,6 +170,12 @@ export class WorkloadPictures {
         break;
       }
     return bytes;
+  }
+
+  private writeReplicas(replicas: readonly ReplicaRecord[]): void {
+    for (const replica of replicas)
+      writeReplicaStatus(this.writer, REPLICAS_FIELD, replica, this.showNode(replica));
+    this.builtReplicas += replicas.length;
   }
 
   private showNode({ nodeId }: ReplicaRecord): ShownNode {

@@ -6,7 +6,7 @@ import {
   WorkloadSchema,
   WorkloadSpecSchema,
   WorkloadStatusSchema,
-  createEncodedMessage,
+  setEncodedFields,
   type ReplicaStatus,
   type VersionInfo,
   type Workload,
@@ -106,17 +106,13 @@ export class WorkloadPresenter {
    * would take a hundred times as long to build and to encode.
    */
   presentWithEncodedReplicas(record: WorkloadRecord): Workload {
-    const workload = this.present(record, /* full */ false);
+    const workload = this.presentHead(record);
+    const status = this.presentSummary(record);
     const { replicas, omitted } = getListedReplicas(this.state.view(), record.uid);
-    const { $unknown } = createEncodedMessage(
-      WorkloadStatusSchema,
-      this.pictures.encodeReplicas(replicas),
-    );
-    Object.assign(workload.status ?? {}, {
-      omittedReplicas: omitted,
-      versions: this.presentVersions(record),
-      ...definedFields({ $unknown }),
-    });
+    status.omittedReplicas = omitted;
+    status.versions = this.presentVersions(record);
+    setEncodedFields(status, this.pictures.encodeReplicas(replicas));
+    workload.status = status;
     return workload;
   }
 
