@@ -615,7 +615,7 @@ describe('the supervisor', () => {
     }
   });
 
-  it('does not blame the supervisor that replaces a silent one, and names its process id', async () => {
+  it('reports no silence and the new process id after a silent supervisor was killed', async () => {
     const { runtime } = await aMachine();
     await runtime.close();
     let turnMs = 1;
@@ -646,7 +646,7 @@ describe('the supervisor', () => {
     }
   });
 
-  describe('stopped by SIGSTOP before a client opens its directory', () => {
+  describe('beside a supervisor that SIGSTOP stopped before a client opens its directory,', () => {
     let pid: number;
     let token: string;
     let opened: ProcessRuntime | undefined;
@@ -668,7 +668,7 @@ describe('the supervisor', () => {
       return (opened = await openProcessRuntime({ ...options, acceptSilentSupervisor: true }));
     };
 
-    it('is reported with its process id, and connected once it continues', async () => {
+    it('the runtime reports its process id, and connects once the supervisor continues', async () => {
       // A client that does not accept a silent supervisor fails instead.
       const failing = openProcessRuntime(createRuntimeOptions(machine.directory));
       const failure = expect(failing).rejects.toMatchObject({
@@ -696,7 +696,7 @@ describe('the supervisor', () => {
       });
     });
 
-    it('is replaced once it is killed, and its processes run on', async () => {
+    it('another supervisor replaces it after a kill, and the processes run on', async () => {
       const runtime = await open();
       const before = findProcesses(machine);
       process.kill(pid, 'SIGKILL');
@@ -705,7 +705,7 @@ describe('the supervisor', () => {
       expect(findProcesses(machine)).toEqual(before);
     });
 
-    it('does not delay a client whose start is aborted', async () => {
+    it('an aborted start of a client ends at once', async () => {
       const abort = new AbortController();
       // With this clock, only the abort ends the wait for the supervisor.
       const withoutSilence: Clock = {

@@ -376,7 +376,7 @@ export const HEALTHY: RuntimeHealth = {
   withoutProcess: [],
 };
 
-/** What a runtime starts: a container from an image, or a plain process. */
+/** Kind of a replica's container: one from an image, or a plain process. */
 export type ContainerKind = 'container' | 'process';
 
 /** Containers of a runtime whose list may be incomplete. */

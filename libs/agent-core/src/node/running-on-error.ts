@@ -1,7 +1,7 @@
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerKind } from '@cloudless/runtime';
 
-/** What an operator does once the runtime answers, to stop the containers that run on. */
+/** Instruction to the operator for the time when the runtime answers again. */
 const STOP_AGAIN = 'then start the agent and stop it again';
 
 /**

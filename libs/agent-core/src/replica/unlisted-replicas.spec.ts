@@ -493,7 +493,7 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     expect(node.containerPhases).toEqual([row.isUnavailable ? 'running' : 'exited']);
   });
 
-  it('does not wait for a supervisor that is silent later, when it stops with its workloads', async () => {
+  it('stops the containers without the processes when the supervisor is silent at the stop', async () => {
     const { testBed } = node;
     node.isSupervisorSilent = true;
     await testBed.clock.advance(1_000);
@@ -566,7 +566,7 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     await expect(isClosed).resolves.toBeUndefined();
   });
 
-  it('does not wait for a supervisor that answers, when it stops with its workloads', async () => {
+  it('stops the workloads within 1 s when the supervisor answers', async () => {
     const { clock } = node.testBed;
     const before = clock.now();
     let stoppedAt = Infinity;

@@ -95,7 +95,7 @@ export function requireHostPortHolders(
 export interface HostPortHolder {
   /** `workload default/web`, or `version 1 of workload default/web, which a rollback can restore`. */
   readonly description: string;
-  /** What frees the port; undefined when only a change of the workload does. */
+  /** Action that frees the port. Undefined: the user has to change the workload. */
   readonly remedy?: string;
 }
 

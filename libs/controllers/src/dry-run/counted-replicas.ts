@@ -16,7 +16,7 @@ export interface CountedReplicas {
   readonly created: number;
 }
 
-/** What becomes of the counted replicas, as far as the fate of the simulated replicas tells. */
+/** Prediction for the counted replicas, concluded from the simulated ones. */
 export interface CountedOutcome {
   /** Number of counted replicas that no node fits. */
   readonly unplaced: number;

@@ -122,7 +122,7 @@ describe('DryRunService.predict', () => {
     ]);
   });
 
-  it('does not pause for a small workload', async () => {
+  it('predicts a workload with 2 replicas without a pause', async () => {
     const spec = aSpec({ replicas: 2, ...REQUESTS });
     const subject = { namespace: 'default', name: 'small', current: undefined, spec };
     const plan = await dryRun.predict((planner) => planner.planChange(subject));

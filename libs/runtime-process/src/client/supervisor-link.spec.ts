@@ -163,7 +163,7 @@ describe('SupervisorLink', () => {
     expect(link.isSilent).toBe(true);
   });
 
-  it('does not blame the supervisor that replaces a silent one', async () => {
+  it('counts the silence of the next supervisor from its own start', async () => {
     const connecting = link.waitForConnection();
     attempts[0]?.accept();
     await clock.advance(SILENT_AFTER_MS);
