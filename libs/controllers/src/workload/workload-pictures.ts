@@ -4,6 +4,7 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { getListedReplicas, getZone } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { isGlobal } from '../rollout/global-targets.js';
+import { PictureCache, type Picture } from './picture-cache.js';
 import { writeReplicaStatus, type ShownNode } from './replica-encoder.js';
 
 /** Encodes the parts of the API message of a workload. */
@@ -24,15 +25,6 @@ export interface WorkloadPicturesDeps {
   readonly maxBytes?: number;
 }
 
-/** The encoded parts of one workload. A part is absent when something in it has changed. */
-interface Picture {
-  head?: Uint8Array;
-  summary?: Uint8Array;
-  versions?: Uint8Array;
-  /** The whole message, behind its length. */
-  full?: Uint8Array;
-}
-
 /** An encoded replica, and what the bytes follow from. */
 interface RecentReplica extends ShownNode {
   readonly replica: ReplicaRecord;
@@ -41,7 +33,7 @@ interface RecentReplica extends ShownNode {
 
 /** Single replicas whose bytes are kept, about 500 bytes each: those of some seconds of changes. */
 const MAX_RECENT_REPLICAS = 8_192;
-/** Enough for 200 000 replicas; the pictures that were not read for the longest time go first. */
+/** Enough for the whole messages of workloads with about 160,000 replicas. */
 const MAX_PICTURE_BYTES = 64 * 1024 * 1024;
 /** Numbers of the fields of the API messages that are put together here. */
 const STATUS_FIELD = 5;
@@ -58,15 +50,15 @@ const OMITTED_REPLICAS_FIELD = 15;
  * listener that reads pictures.
  */
 export class WorkloadPictures {
-  private readonly pictures = new Map<string, Picture>();
+  private readonly pictures: PictureCache;
   private readonly recent = new Map<string, RecentReplica>();
   private readonly writer = new MessageWriter();
   private readonly unsubscribes: readonly (() => void)[];
-  private bytes = 0;
   private builtReplicas = 0;
   private builtWorkloads = 0;
 
   constructor(private readonly deps: WorkloadPicturesDeps) {
+    this.pictures = new PictureCache(deps.maxBytes ?? MAX_PICTURE_BYTES);
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
         if (this.pictures.size > 0) for (const change of changes) this.applyChange(change);
@@ -81,8 +73,8 @@ export class WorkloadPictures {
     readonly builtReplicas: number;
     readonly keptBytes: number;
   } {
-    const { builtWorkloads, builtReplicas, bytes } = this;
-    return { builtWorkloads, builtReplicas, keptBytes: bytes };
+    const { builtWorkloads, builtReplicas } = this;
+    return { builtWorkloads, builtReplicas, keptBytes: this.pictures.keptBytes };
   }
 
   close(): void {
@@ -97,9 +89,9 @@ export class WorkloadPictures {
    * @param record - A record of the current view.
    */
   getFull(record: WorkloadRecord): Uint8Array {
-    const picture = this.open(record.uid);
+    const picture = this.pictures.take(record.uid);
     if (picture.full !== undefined) {
-      this.keep(record, picture);
+      this.keep(record, picture, false);
       return picture.full;
     }
     const { encoder } = this.deps;
@@ -121,13 +113,13 @@ export class WorkloadPictures {
     const full = writer.finish().subarray(1);
     this.builtWorkloads += 1;
     picture.full = full;
-    this.keep(record, picture);
+    this.keep(record, picture, true);
     return full;
   }
 
   /** Returns the API message without replicas and versions, as {@link getFull} does. */
   getBrief(record: WorkloadRecord): Uint8Array {
-    const picture = this.open(record.uid);
+    const picture = this.pictures.take(record.uid);
     const { encoder } = this.deps;
     const head = (picture.head ??= encoder.encodeHead(record));
     if (picture.summary === undefined) {
@@ -140,7 +132,7 @@ export class WorkloadPictures {
     writer.encoded(STATUS_FIELD, picture.summary);
     writer.end(start);
     const brief = writer.finish().subarray(1);
-    this.keep(record, picture);
+    this.keep(record, picture, false);
     return brief;
   }
 
@@ -189,57 +181,30 @@ export class WorkloadPictures {
 
   /** Drops what shows the status of a workload, whose gate was evaluated. */
   dropSummary(uid: string): void {
-    this.drop(uid, REPLICA_PARTS);
+    this.pictures.drop(uid, REPLICA_PARTS);
   }
 
-  /** Removes a picture from the kept ones, and returns it for changes. */
-  private open(uid: string): Picture {
-    const picture = this.pictures.get(uid);
-    if (picture === undefined) return {};
-    this.pictures.delete(uid);
-    this.bytes -= countBytes(picture);
-    return picture;
-  }
-
-  /** Keeps a picture as the newest, and removes the oldest beyond the limit. */
-  private keep(record: WorkloadRecord, picture: Picture): void {
-    const { maxBytes = MAX_PICTURE_BYTES } = this.deps;
-    if (isGlobal(record.spec)) return;
-    this.pictures.set(record.uid, picture);
-    this.bytes += countBytes(picture);
-    for (const [uid, oldest] of this.pictures) {
-      if (this.bytes <= maxBytes) return;
-      this.pictures.delete(uid);
-      this.bytes -= countBytes(oldest);
-    }
+  private keep(record: WorkloadRecord, picture: Picture, isNewlyWhole: boolean): void {
+    if (!isGlobal(record.spec)) this.pictures.keep(record.uid, picture, isNewlyWhole);
   }
 
   private applyChange({ kind, id, before, after }: RecordChange): void {
-    if (kind === 'replica') this.drop(id.slice(0, id.indexOf('/')), REPLICA_PARTS);
-    else if (kind === 'version') this.drop(id.slice(0, id.indexOf('/')), VERSION_PARTS);
+    if (kind === 'replica') this.pictures.drop(id.slice(0, id.indexOf('/')), REPLICA_PARTS);
+    else if (kind === 'version') this.pictures.drop(id.slice(0, id.indexOf('/')), VERSION_PARTS);
     else if (kind === 'control') {
       // A rollout changes the control record with each step, but the active version only at its end.
       const isSameVersion = before?.activeVersion === after?.activeVersion;
-      this.drop(id, isSameVersion ? REPLICA_PARTS : VERSION_PARTS);
+      this.pictures.drop(id, isSameVersion ? REPLICA_PARTS : VERSION_PARTS);
     } else if (kind === 'workload') {
       const isSameVersion = before?.version === after?.version;
-      this.drop(id, isSameVersion ? WORKLOAD_PARTS : ALL_PARTS);
+      this.pictures.drop(id, isSameVersion ? WORKLOAD_PARTS : ALL_PARTS);
     } else if (kind === 'node') this.dropReplicasOn(id);
   }
 
   private dropReplicasOn(nodeId: string): void {
     if (this.pictures.size === 0) return;
     for (const { value } of this.deps.state.view().replicasOn(nodeId))
-      this.drop(value.uid, NODE_PARTS);
-  }
-
-  private drop(uid: string, parts: readonly (keyof Picture)[]): void {
-    const picture = this.pictures.get(uid);
-    if (picture === undefined) return;
-    for (const part of parts) {
-      this.bytes -= picture[part]?.byteLength ?? 0;
-      delete picture[part];
-    }
+      this.pictures.drop(value.uid, NODE_PARTS);
   }
 }
 
@@ -250,7 +215,3 @@ const WORKLOAD_PARTS = ['head', 'summary', 'full'] as const;
 const ALL_PARTS = ['head', 'summary', 'versions', 'full'] as const;
 const NODE_PARTS = ['full'] as const;
 const NO_NODE: ShownNode = { zone: '', stale: false };
-
-function countBytes(picture: Picture): number {
-  return ALL_PARTS.reduce((sum, part) => sum + (picture[part]?.byteLength ?? 0), 0);
-}
