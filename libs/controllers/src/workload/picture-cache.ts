@@ -3,6 +3,8 @@ export interface Picture {
   head?: Uint8Array;
   summary?: Uint8Array;
   versions?: Uint8Array;
+  /** The message without replicas and versions, behind its length. */
+  brief?: Uint8Array;
   /** The whole message, behind its length. */
   full?: Uint8Array;
 }
@@ -114,7 +116,7 @@ export class PictureCache {
   }
 }
 
-const ALL_PARTS = ['head', 'summary', 'versions', 'full'] as const;
+const ALL_PARTS = ['head', 'summary', 'versions', 'brief', 'full'] as const;
 const WHOLE = ['full'] as const;
 
 function countBytes(picture: Picture): number {

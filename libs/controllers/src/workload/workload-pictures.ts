@@ -120,6 +120,12 @@ export class WorkloadPictures {
   /** Returns the API message without replicas and versions, as {@link getFull} does. */
   getBrief(record: WorkloadRecord): Uint8Array {
     const picture = this.pictures.take(record.uid);
+    const brief = (picture.brief ??= this.encodeBrief(record, picture));
+    this.keep(record, picture, false);
+    return brief;
+  }
+
+  private encodeBrief(record: WorkloadRecord, picture: Picture): Uint8Array {
     const { encoder } = this.deps;
     const head = (picture.head ??= encoder.encodeHead(record));
     if (picture.summary === undefined) {
@@ -131,9 +137,7 @@ export class WorkloadPictures {
     writer.raw(head);
     writer.encoded(STATUS_FIELD, picture.summary);
     writer.end(start);
-    const brief = writer.finish().subarray(1);
-    this.keep(record, picture, false);
-    return brief;
+    return writer.finish().subarray(1);
   }
 
   /** Returns the field `replicas` of WorkloadStatus with the messages of replicas. */
@@ -209,9 +213,9 @@ export class WorkloadPictures {
 }
 
 /** The parts that show a replica, the kept versions, the record of the workload, and a node. */
-const REPLICA_PARTS = ['summary', 'full'] as const;
-const VERSION_PARTS = ['summary', 'versions', 'full'] as const;
-const WORKLOAD_PARTS = ['head', 'summary', 'full'] as const;
-const ALL_PARTS = ['head', 'summary', 'versions', 'full'] as const;
+const REPLICA_PARTS = ['summary', 'brief', 'full'] as const;
+const VERSION_PARTS = ['summary', 'versions', 'brief', 'full'] as const;
+const WORKLOAD_PARTS = ['head', 'summary', 'brief', 'full'] as const;
+const ALL_PARTS = ['head', 'summary', 'versions', 'brief', 'full'] as const;
 const NODE_PARTS = ['full'] as const;
 const NO_NODE: ShownNode = { zone: '', stale: false };

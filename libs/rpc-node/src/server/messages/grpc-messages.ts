@@ -65,11 +65,16 @@ export function checkEnvelope(envelope: Uint8Array): void {
 }
 
 /**
- * Encodes a message behind its flags and its length.
+ * Encodes a message.
  * @param message - May be an object with some fields of a message, as Connect allows.
  */
+export function encodeMessage(schema: DescMessage, message: Message): Uint8Array {
+  return toBinary(schema, create(schema, message));
+}
+
+/** Encodes a message behind its flags and its length, see {@link encodeMessage}. */
 export function encodeEnvelope(schema: DescMessage, message: Message): Uint8Array {
-  return wrapBytes(toBinary(schema, create(schema, message)));
+  return wrapBytes(encodeMessage(schema, message));
 }
 
 /**
@@ -82,9 +87,20 @@ export function wrapBytes(bytes: Uint8Array, flags = 0): Uint8Array {
   return fillHead(envelope, flags);
 }
 
+/**
+ * Returns flags and length of an encoded message that follows in chunks of its own.
+ * @param length - Bytes of the message.
+ */
+export function createHead(length: number): Uint8Array {
+  return writeHead(Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES), length, 0);
+}
+
 /** Writes flags and length into the first bytes of an envelope, whose message is complete. */
 export function fillHead(envelope: Uint8Array, flags = 0): Uint8Array {
-  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
+  return writeHead(envelope, envelope.byteLength - ENVELOPE_HEAD_BYTES, flags);
+}
+
+function writeHead(envelope: Uint8Array, length: number, flags: number): Uint8Array {
   envelope[0] = flags;
   envelope[1] = length >>> 24;
   envelope[2] = length >>> 16;

@@ -62,6 +62,17 @@ describe.each(PATHS)('a unary gRPC call that is served $path', ({ headers }) => 
     });
   });
 
+  it.each([4_090, 4_096, 100_000, 1_000_000])(
+    'returns a message of about %d bytes in one envelope',
+    async (length) => {
+      const name = 'x'.repeat(length);
+      const { body } = await get(() => ({ name }));
+      expect(body).toEqual(
+        envelope(Buffer.from(toBinary(WorkloadSchema, create(WorkloadSchema, { name })))),
+      );
+    },
+  );
+
   it.each([
     {
       name: 'the error of the implementation',

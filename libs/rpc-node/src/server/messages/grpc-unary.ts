@@ -13,15 +13,21 @@ import {
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
 import { CALL_ENDED } from '../transport/abortable-call.js';
 import { COMPRESSIONS, COMPRESS_MIN_BYTES } from './compressions.js';
-import { ENVELOPE_HEAD_BYTES } from './error-responses.js';
 import {
   checkEnvelope,
   createGrpcContext,
-  encodeEnvelope,
+  createHead,
+  encodeMessage,
   parseEnvelope,
   toClientError,
   wrapBytes,
 } from './grpc-messages.js';
+
+/**
+ * Responses from this size on are written behind their head, without a copy. V8 collects the whole
+ * heap after some megabytes outside of the heap, which takes long in a large cluster.
+ */
+const MAX_COPIED_BYTES = 4_096;
 
 /** A unary call, with the interceptors around its implementation; the first is the outermost. */
 export interface UnaryCall {
@@ -46,7 +52,7 @@ export async function serveUnary(
   const { responseHeader: header, responseTrailer: trailer } = context;
   const compression = pickCompression(request.header);
   if (compression !== undefined) header.set('grpc-encoding', compression.name);
-  let envelope: Uint8Array | undefined;
+  let chunks: readonly Uint8Array[] = [];
   try {
     const bytes = await readSingle(request.body as AsyncIterable<Uint8Array>);
     const message = await invokeUnaryImplementation(
@@ -55,13 +61,13 @@ export async function serveUnary(
       parseEnvelope(input, bytes) as never,
       [...interceptors],
     );
-    envelope = await compress(encodeEnvelope(output, message as Message), compression);
+    chunks = await toChunks(encodeMessage(output, message as Message), compression);
     context.abort(CALL_ENDED);
   } catch (reason) {
     context.abort(reason);
     setTrailerStatus(trailer, toClientError(reason));
   }
-  return { ...uResponseOk, header, trailer, body: new SingleChunk(envelope) };
+  return { ...uResponseOk, header, trailer, body: new Chunks(chunks) };
 }
 
 function pickCompression(header: Headers): Compression | undefined {
@@ -94,36 +100,38 @@ async function readSingle(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> 
   );
 }
 
-async function compress(
-  envelope: Uint8Array,
+/** Returns the chunks of a response, which are its message in an envelope. */
+async function toChunks(
+  message: Uint8Array,
   compression: Compression | undefined,
-): Promise<Uint8Array> {
-  const length = envelope.byteLength - ENVELOPE_HEAD_BYTES;
-  if (compression === undefined || length < COMPRESS_MIN_BYTES) return envelope;
-  const compressed = await compression.compress(
-    envelope.subarray(ENVELOPE_HEAD_BYTES) as Uint8Array<ArrayBuffer>,
-  );
-  return wrapBytes(compressed, compressedFlag);
+): Promise<readonly Uint8Array[]> {
+  if (compression !== undefined && message.byteLength >= COMPRESS_MIN_BYTES)
+    return [
+      wrapBytes(await compression.compress(message as Uint8Array<ArrayBuffer>), compressedFlag),
+    ];
+  return message.byteLength < MAX_COPIED_BYTES
+    ? [wrapBytes(message)]
+    : [createHead(message.byteLength), message];
 }
 
-/** A body of one chunk, or of none. For one reader. */
-class SingleChunk implements AsyncIterableIterator<Uint8Array> {
-  constructor(private chunk: Uint8Array | undefined) {}
+/** A body of some chunks, or of none. For one reader. */
+class Chunks implements AsyncIterableIterator<Uint8Array> {
+  constructor(private rest: readonly Uint8Array[]) {}
 
   [Symbol.asyncIterator](): this {
     return this;
   }
 
   next(): Promise<IteratorResult<Uint8Array>> {
-    const { chunk } = this;
-    this.chunk = undefined;
+    const [value, ...rest] = this.rest;
+    this.rest = rest;
     return Promise.resolve(
-      chunk === undefined ? { done: true, value: undefined } : { done: false, value: chunk },
+      value === undefined ? { done: true, value: undefined } : { done: false, value },
     );
   }
 
   return(): Promise<IteratorResult<Uint8Array>> {
-    this.chunk = undefined;
+    this.rest = [];
     return this.next();
   }
 }
