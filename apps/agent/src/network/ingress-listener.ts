@@ -1,6 +1,7 @@
 import { isIPv6, type Server } from 'node:net';
 import {
   backoffDelayMs,
+  errorCodeOf,
   errorMessageOf,
   type BackoffPolicy,
   type Clock,
@@ -146,7 +147,7 @@ export class IngressListener {
   /** Returns true when an address is expected to accept listeners, or to be gone, soon. */
   private isSettling(address: string, { beganMs }: Attempt, reason: unknown): boolean {
     const { at, clock } = this.options;
-    if ((reason as NodeJS.ErrnoException).code !== 'EADDRNOTAVAIL') return false;
+    if (errorCodeOf(reason) !== 'EADDRNOTAVAIL') return false;
     // An IPv4 address of the setting works at once, or the setting is wrong.
     const mayChange = address !== at.host || isIPv6(address.replace(/[[\]]/g, ''));
     return mayChange && clock.now() - beganMs < SETTLE_MS;
