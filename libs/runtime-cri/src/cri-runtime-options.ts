@@ -67,6 +67,10 @@ export interface CriRuntimeOptions extends Permissions {
   readonly imageDirectory?: string;
   /** Limits for the removal of unused images that this cluster pulled. */
   readonly imageCollection?: ImageCollection;
+  /**
+   * Called with the capabilities of the open runtime, and again after each change. Must not throw.
+   */
+  readonly onCapabilities?: (capabilities: readonly string[]) => void;
 }
 
 /**

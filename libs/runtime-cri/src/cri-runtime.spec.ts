@@ -92,6 +92,14 @@ describe('openCriRuntime', () => {
   });
 });
 
+describe('onCapabilities', () => {
+  it('is called with the capabilities before the runtime is open', async () => {
+    const calls: (readonly string[])[] = [];
+    const runtime = await open({ onCapabilities: (names) => calls.push(names) });
+    expect(calls).toEqual([runtime.capabilities()]);
+  });
+});
+
 describe('CriRuntime.start', () => {
   it('passes the command, environment, ports and limits of the request to the runtime', async () => {
     const runtime = await open();

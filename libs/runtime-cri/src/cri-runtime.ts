@@ -136,7 +136,7 @@ class OpenCriRuntime implements CriRuntime {
       clock,
       onReconnected: () => void this.capabilityCache.refresh(),
     }));
-    this.capabilityCache = new CapabilityCache(client, options, log);
+    this.capabilityCache = new CapabilityCache(client, options, log, options.onCapabilities);
     this.periodicTasks = new PeriodicTasks(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
     const getLogDirectory = (id: ContainerId): string => this.getLogDirectory(id);

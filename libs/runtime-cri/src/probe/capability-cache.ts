@@ -11,10 +11,15 @@ import { toCapabilities, type Permissions } from './capabilities.js';
 export class CapabilityCache {
   private known: readonly string[] = [];
 
+  /**
+   * @param onChange - Called with the capabilities after the first read and after each read that
+   *   has changed them, until the client is closed.
+   */
   constructor(
     private readonly client: CriClient,
     private readonly permissions: Permissions,
     private readonly log: Log,
+    private readonly onChange: (capabilities: readonly string[]) => void = () => undefined,
   ) {}
 
   /** Returns the capabilities as of the newest successful read; empty before the first read. */
@@ -35,7 +40,9 @@ export class CapabilityCache {
     this.known = toCapabilities(status, machine, this.permissions);
     const added = this.known.filter((name) => !before.includes(name));
     const removed = before.filter((name) => !this.known.includes(name));
-    if (before.length === 0 || added.length + removed.length === 0) return;
+    if (added.length + removed.length === 0) return;
+    if (!this.client.closed.aborted) this.onChange(this.known);
+    if (before.length === 0) return;
     this.log.info('capabilities of the container runtime changed', { added, removed });
   }
 

@@ -87,6 +87,31 @@ describe('LazyRuntime', () => {
     expect(runtime.health().containersSilentMs).toBe(0);
   });
 
+  it('reports the silence that its options name at least, until the runtime is open', async () => {
+    runtime = new LazyRuntime({
+      name: 'cri',
+      version: 'a container runtime',
+      capabilities: [],
+      leastSilentMs: 5_000,
+      clock,
+      open: async () => {
+        if (failure !== undefined) throw failure;
+        return fake;
+      },
+    });
+    const silentMs = (): number => runtime.health().containersSilentMs;
+    expect(silentMs()).toBe(5_000);
+    failure = new CloudlessError('unavailable', 'no runtime answers');
+    await expect(runtime.setOwner('home')).rejects.toThrow('no runtime answers');
+    await clock.advance(4_000);
+    expect(silentMs()).toBe(5_000);
+    await clock.advance(3_000);
+    expect(silentMs()).toBe(7_000);
+    failure = undefined;
+    await runtime.list();
+    expect(silentMs()).toBe(0);
+  });
+
   it('delegates to the opened runtime, and reports its version and capabilities', async () => {
     await runtime.setOwner('home');
     await runtime.setOwner('home');

@@ -34,6 +34,11 @@ export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
    * again.
    */
   readonly open: (owner: string) => Promise<Runtime>;
+  /**
+   * Silence in milliseconds that `health` reports at least until the runtime is open, for a runtime
+   * that is known not to answer. Default 0.
+   */
+  readonly leastSilentMs?: number;
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -130,8 +135,9 @@ export class LazyRuntime<
   /** Reports a runtime that is not open yet as silent since the first `setOwner`. */
   health(): RuntimeHealth {
     if (this.current !== undefined) return this.current.health?.() ?? HEALTHY;
-    if (this.ownerSetAt === undefined) return HEALTHY;
-    return { ...HEALTHY, containersSilentMs: this.options.clock.now() - this.ownerSetAt };
+    const { clock, leastSilentMs = 0 } = this.options;
+    const waitedMs = this.ownerSetAt === undefined ? 0 : clock.now() - this.ownerSetAt;
+    return { ...HEALTHY, containersSilentMs: Math.max(waitedMs, leastSilentMs) };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
