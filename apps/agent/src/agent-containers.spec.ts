@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { Condition_Type } from '@cloudless/api';
 import {
   getContainerRecordPath,
   removeContainerRecord,
@@ -85,10 +86,13 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
       const before = start('--runtime', 'process');
       await before.waitForLog('session established');
       expect(await before.end('SIGTERM')).toBe(0);
-      saveContainerRecord(dataDir, {
+      expect(coordinator.capabilities).not.toContain('runtime.cri');
+      const record = {
         socketPath,
         owner: { cluster: coordinator.clusterId, node: 'agent-1' },
-      });
+        capabilities: ['runtime.cri', 'volumes.named'],
+      };
+      saveContainerRecord(dataDir, record);
       const agent = start('--runtime', runtime);
       expect(
         await agent.waitForLog(
@@ -100,8 +104,21 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
         containerRuntime: `a container runtime at ${socketPath}`,
       });
       await agent.waitForLog('session established');
+      // Its containers stay, and the node gets no new ones.
+      expect(coordinator.capabilities).toEqual(expect.arrayContaining(record.capabilities));
+      expect(coordinator.helloConditions).toContainEqual(
+        expect.objectContaining({
+          type: Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE,
+          status: true,
+        }),
+      );
       expect(await agent.end('SIGTERM')).toBe(0);
-      expect(readContainerRecord(dataDir)).toMatchObject({ socketPath });
+      expect(readContainerRecord(dataDir)).toEqual(record);
+      const { capabilities: _, ...withoutCapabilities } = record;
+      const after = start('--runtime', 'process');
+      await after.waitForLog('session established');
+      expect(coordinator.capabilities).not.toContain('runtime.cri');
+      expect(readContainerRecord(dataDir)).toEqual(withoutCapabilities);
     },
   );
 

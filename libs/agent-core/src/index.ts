@@ -18,6 +18,7 @@ export { SerialQueue } from './store/serial-queue.js';
 export type { NodeDescription } from './node/node-description.js';
 export type { StatsReader } from './stats/stats-reader.js';
 export type { NodeReader, NodeReading, ConditionReading } from './node/node-monitor.js';
+export { UNAVAILABLE_AFTER_MS } from './node/runtime-health-monitor.js';
 export type { TcpConnect } from './container/wait-for-ports.js';
 export type { ProbeClients, ProbeTarget } from './probes/check-container.js';
 export { ContainerService } from './serving/container-service.js';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { definedFields, type Log } from '@cloudless/base';
+import { definedFields, errorFields, type Log } from '@cloudless/base';
 import { combineRuntimes, type ContainerRuntime, type LazyRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import {
@@ -85,8 +85,8 @@ export async function openRuntimes(
   signal?: AbortSignal,
 ): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
-  const usedSocketPath = readContainerRecord(config.dataDir)?.socketPath;
-  const detected = await detect(config, usedSocketPath, log);
+  const record = readContainerRecord(config.dataDir);
+  const detected = await detect(config, record, log);
   const processes = await openProcesses(config, deps, signal);
   if (config.runtime === 'process' && detected.kind === 'none') {
     return {
@@ -98,7 +98,7 @@ export async function openRuntimes(
       close: (stopContainers) => closeProcesses(processes, stopContainers),
     };
   }
-  const containers = createContainers(config, detected, deps);
+  const containers = createContainers(config, detected, record, deps);
   const combined = combineRuntimes({
     processes,
     containers: containers.runtime,
@@ -136,19 +136,21 @@ export async function openRuntimes(
  * Detects the container runtime. A container runtime that this agent has used before is used again,
  * because it may have containers of this agent. While such a runtime does not answer, the result is
  * `awaited`: its containers are managed as soon as the runtime answers.
- * @param usedSocketPath - Socket of the container runtime that was used before; undefined when no
- *   container runtime was used.
+ * @param record - Container runtime that was used before; undefined when there is none.
  */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
-  usedSocketPath: string | undefined,
+  record: ContainerRecord | undefined,
   log: Log,
 ): Promise<DetectionResult | AwaitedRuntime> {
+  const usedSocketPath = record?.socketPath;
   if (runtime === 'process') {
-    if (usedSocketPath !== undefined)
+    if (record !== undefined) {
       log.warn('containers of this node are not managed: runtime is process', {
         socketPath: usedSocketPath,
       });
+      recordCapabilities(config.dataDir, record, undefined, log);
+    }
     return { kind: 'none', reason: 'runtime is process' };
   }
   const socketPath = criSocket ?? usedSocketPath;
@@ -173,7 +175,7 @@ async function detect(
         remedy: 'start it, or run the agent without its containers with --runtime process',
       },
     );
-    return { kind: 'awaited', socketPath };
+    return { kind: 'awaited', socketPath, capabilities: record?.capabilities ?? [] };
   }
   if (runtime === 'cri') throw createContainersMissingError(detected.reason);
   return detected;
@@ -202,10 +204,12 @@ type Permissions = Required<
 function createContainers(
   config: RuntimeConfig,
   firstResult: DetectionResult | AwaitedRuntime,
-  { log }: RuntimeDeps,
+  usedBefore: ContainerRecord | undefined,
+  deps: RuntimeDeps,
 ): DetectedContainers<CriRuntime> {
   const { name: node, dataDir, maxPids, portRange: processPorts } = config;
   const options = { maxPids, processPorts, ...toPermissions(config) };
+  const log = deps.log.child({ component: 'runtime' });
   return new DetectedContainers({
     firstResult,
     detect: () =>
@@ -219,14 +223,41 @@ function createContainers(
       openContainers(
         { socketPath, owner: { cluster, node } },
         dataDir,
-        log.child({ component: 'containers' }),
-        options,
+        deps.log.child({ component: 'containers' }),
+        {
+          ...options,
+          onCapabilities: (capabilities) => {
+            const record = { socketPath, owner: { cluster, node } };
+            recordCapabilities(dataDir, record, capabilities, log);
+          },
+        },
       ),
-    onUse: (socketPath, cluster) =>
-      saveContainerRecord(dataDir, { socketPath, owner: { cluster, node } }),
+    onUse: (socketPath, cluster) => {
+      const isUsedBefore = usedBefore?.socketPath === socketPath;
+      const capabilities = isUsedBefore ? usedBefore.capabilities : undefined;
+      const owner = { cluster, node };
+      saveContainerRecord(dataDir, { socketPath, owner, ...definedFields({ capabilities }) });
+    },
     clock: systemClock,
-    log: log.child({ component: 'runtime' }),
+    log,
   });
+}
+
+/**
+ * Replaces the capabilities in the record of the container runtime. Logs a failure, because a full
+ * disk must prevent neither the start of the agent nor the use of the container runtime.
+ */
+function recordCapabilities(
+  dataDir: string,
+  { socketPath, owner }: ContainerRecord,
+  capabilities: readonly string[] | undefined,
+  log: Log,
+): void {
+  try {
+    saveContainerRecord(dataDir, { socketPath, owner, ...definedFields({ capabilities }) });
+  } catch (reason) {
+    log.warn('capabilities of the container runtime not recorded', errorFields(reason));
+  }
 }
 
 /** Opens the container runtime that the record of a data directory names. */
@@ -234,7 +265,10 @@ export function openContainers(
   { socketPath, owner }: ContainerRecord,
   dataDir: string,
   log: Log,
-  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | keyof Permissions> = {},
+  options: Pick<
+    CriRuntimeOptions,
+    'maxPids' | 'processPorts' | 'onCapabilities' | keyof Permissions
+  > = {},
 ): Promise<CriRuntime> {
   return openCriRuntime({
     socketPath,

@@ -1,6 +1,6 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CloudlessError, errorCodeOf } from '@cloudless/base';
+import { CloudlessError, definedFields, errorCodeOf } from '@cloudless/base';
 import type { Owner } from '@cloudless/runtime-cri';
 import { makeDirectorySync } from '@cloudless/app-kit';
 import { replaceFileSync } from '../data/replace-file.js';
@@ -17,6 +17,8 @@ export interface ContainerRecord {
   readonly socketPath: string;
   /** Owner label of the containers. */
   readonly owner: Owner;
+  /** Capabilities that the container runtime last had; undefined when they are not known. */
+  readonly capabilities?: readonly string[];
 }
 
 /** Returns the path of the record in a data directory. */
@@ -55,12 +57,22 @@ export function removeContainerRecord(dataDir: string): void {
 }
 
 function toContainerRecord(raw: unknown): ContainerRecord {
-  const { socketPath, owner } = raw as {
+  const { socketPath, owner, capabilities } = raw as {
     readonly socketPath?: unknown;
     readonly owner?: Partial<Owner>;
+    readonly capabilities?: unknown;
   };
   const { cluster, node } = owner ?? {};
   if (typeof socketPath !== 'string' || typeof cluster !== 'string' || typeof node !== 'string')
     throw new Error('a field is missing');
-  return { socketPath, owner: { cluster, node } };
+  return {
+    ...{ socketPath, owner: { cluster, node } },
+    ...definedFields({ capabilities: toCapabilities(capabilities) }),
+  };
+}
+
+/** Returns undefined for a record of an earlier version, and for anything but a list of texts. */
+function toCapabilities(raw: unknown): readonly string[] | undefined {
+  const isText = (item: unknown): item is string => typeof item === 'string';
+  return Array.isArray(raw) && raw.every(isText) ? raw : undefined;
 }

@@ -1,3 +1,4 @@
+import { UNAVAILABLE_AFTER_MS } from '@cloudless/agent-core';
 import { CloudlessError, silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
@@ -27,6 +28,8 @@ describe('DetectedContainers', () => {
   let fake: FakeRuntime;
   let nextResult: DetectionResult;
   let searches: number;
+  /** True: the container runtime does not answer. */
+  let isAway: boolean;
   let calls: string[];
   let lines: string[];
   let containers: DetectedContainers<FakeRuntime>;
@@ -46,6 +49,7 @@ describe('DetectedContainers', () => {
       },
       open: async (socketPath, cluster) => {
         calls.push(`open ${socketPath} ${cluster}`);
+        if (isAway) throw new CloudlessError('unavailable', 'no container runtime answers');
         return fake;
       },
       onUse: (socketPath, cluster) => void calls.push(`use ${socketPath} ${cluster}`),
@@ -58,6 +62,7 @@ describe('DetectedContainers', () => {
     fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
     nextResult = none;
     searches = 0;
+    isAway = false;
     calls = [];
     lines = [];
   });
@@ -128,12 +133,29 @@ describe('DetectedContainers', () => {
   });
 
   it('does not search while it waits for the runtime of an earlier start', async () => {
-    containers = create({ kind: 'awaited', socketPath: SOCKET });
+    containers = create({ kind: 'awaited', socketPath: SOCKET, capabilities: [] });
     containers.setCluster('cluster-1');
     await clock.advance(10 * DETECTION_INTERVAL_MS);
     expect(searches).toBe(0);
     expect(containers.description).toBe('a container runtime at /run/a.sock');
     expect(calls).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+  });
+
+  it('keeps the capabilities of a runtime that it awaits, and reports the runtime as silent from the start', async () => {
+    isAway = true;
+    containers = create({ kind: 'awaited', socketPath: SOCKET, capabilities: ['runtime.cri'] });
+    const { runtime } = containers;
+    const summarize = (): unknown => [
+      runtime.capabilities(),
+      runtime.health().containersSilentMs >= UNAVAILABLE_AFTER_MS,
+    ];
+    expect(summarize()).toEqual([['runtime.cri'], true]);
+    containers.setCluster('cluster-1');
+    await settle();
+    expect(summarize()).toEqual([['runtime.cri'], true]);
+    isAway = false;
+    await runtime.list();
+    expect(summarize()).toEqual([['runtime.cri', 'exec.tty'], false]);
   });
 
   it('stops searching when it is closed', async () => {

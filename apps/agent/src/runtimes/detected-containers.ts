@@ -1,3 +1,4 @@
+import { UNAVAILABLE_AFTER_MS } from '@cloudless/agent-core';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
 import type { DetectionResult } from './container-detection.js';
@@ -9,6 +10,8 @@ export const DETECTION_INTERVAL_MS = 30_000;
 export interface AwaitedRuntime {
   readonly kind: 'awaited';
   readonly socketPath: string;
+  /** Capabilities that the runtime last had; an empty list when they are not known. */
+  readonly capabilities: readonly string[];
 }
 
 export interface DetectedContainersOptions<Runtime extends ContainerRuntime> {
@@ -26,7 +29,9 @@ export interface DetectedContainersOptions<Runtime extends ContainerRuntime> {
 
 /**
  * The container runtime of a node, which may also appear after the start of the agent. Until a
- * container runtime is found, {@link runtime} has no capabilities and rejects containers.
+ * container runtime is found, {@link runtime} has no capabilities and rejects containers. An awaited
+ * runtime keeps the capabilities that it last had, without which the coordinator would stop the
+ * containers that run, and is reported as silent from the start, so that the node gets no new ones.
  */
 export class DetectedContainers<Runtime extends ContainerRuntime> {
   readonly runtime: LazyRuntime<Runtime>;
@@ -37,16 +42,17 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
 
   constructor(private readonly options: DetectedContainersOptions<Runtime>) {
     this.result = options.firstResult;
-    const probe = (): Extract<DetectionResult, { kind: 'found' }>['probe'] | undefined =>
-      this.result.kind === 'found' ? this.result.probe : undefined;
+    const current = (): DetectionResult | AwaitedRuntime => this.result;
     this.runtime = new LazyRuntime<Runtime>({
       name: 'cri',
       get version() {
-        const found = probe();
-        return found === undefined ? 'a container runtime' : `${found.name} ${found.version}`;
+        return describeVersion(current());
       },
       get capabilities() {
-        return probe()?.capabilities ?? [];
+        return listCapabilities(current());
+      },
+      get leastSilentMs() {
+        return current().kind === 'awaited' ? UNAVAILABLE_AFTER_MS : 0;
       },
       clock: options.clock,
       missingReason: () => this.missingReason,
@@ -63,12 +69,9 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
   /** Description for people, such as `containerd 1.6.20 at PATH`; undefined without a runtime. */
   get description(): string | undefined {
     const { result } = this;
-    if (result.kind === 'none') return undefined;
-    const name =
-      result.kind === 'found'
-        ? `${result.probe.name} ${result.probe.version}`
-        : 'a container runtime';
-    return `${name} at ${result.socketPath}`;
+    return result.kind === 'none'
+      ? undefined
+      : `${describeVersion(result)} at ${result.socketPath}`;
   }
 
   /**
@@ -128,4 +131,15 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
     }
     this.searchLater();
   }
+}
+
+function describeVersion(result: DetectionResult | AwaitedRuntime): string {
+  return result.kind === 'found'
+    ? `${result.probe.name} ${result.probe.version}`
+    : 'a container runtime';
+}
+
+function listCapabilities(result: DetectionResult | AwaitedRuntime): readonly string[] {
+  if (result.kind === 'none') return [];
+  return result.kind === 'found' ? result.probe.capabilities : result.capabilities;
 }

@@ -35,8 +35,9 @@ export class FakeCoordinatorServer {
   inventory: ReplicaReport[] = [];
   /** Node conditions of the newest usage report. */
   conditions: readonly Condition[] = [];
-  /** Capabilities of the newest Hello. */
+  /** Capabilities and node conditions of the newest Hello. */
   capabilities: readonly string[] = [];
+  helloConditions: readonly Condition[] = [];
   /** Number of sessions that agents have opened, of pings and of Goodbyes. */
   sessions = 0;
   pings = 0;
@@ -150,6 +151,7 @@ export class FakeCoordinatorServer {
       this.inventory = [];
       this.agentAddresses.push(message.value.agentAddress);
       this.capabilities = message.value.capabilities;
+      this.helloConditions = message.value.conditions;
       const times = {
         lease: durationFromMs(3_000),
         pingInterval: durationFromMs(200),

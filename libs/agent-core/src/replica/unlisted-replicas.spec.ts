@@ -17,6 +17,7 @@ import {
   type RuntimeHealth,
 } from '@cloudless/runtime';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import { UNAVAILABLE_AFTER_MS } from '../node/runtime-health-monitor.js';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
 import { aForgetOrder, aStartOrder, aStopOrder } from '../testing/builders.js';
 
@@ -29,6 +30,8 @@ const http = { ports: [{ name: 'http', containerPort: 80 }] };
 class Node {
   readonly testBed = new AgentTestBed();
   isUnavailable = false;
+  /** Capabilities that the container runtime last had; empty: not known. */
+  recordedCapabilities: readonly string[] = ['runtime.cri', 'disconnect.exclusive'];
   /** Called before each stop of a process. */
   onStop: () => void = () => undefined;
   /** True: the supervisor of processes has not answered since the start of the agent. */
@@ -47,7 +50,7 @@ class Node {
     });
     this.containers = createFakeRuntime({
       clock,
-      capabilities: ['runtime.cri', 'disconnect.exclusive'],
+      capabilities: this.recordedCapabilities,
     });
   }
 
@@ -56,7 +59,9 @@ class Node {
     const lazy = new LazyRuntime({
       name: 'cri',
       version: 'a container runtime',
-      capabilities: [],
+      // As the agent opens a runtime that it has used before.
+      capabilities: this.recordedCapabilities,
+      leastSilentMs: this.isUnavailable ? UNAVAILABLE_AFTER_MS : 0,
       clock: testBed.clock,
       open: async () => {
         if (this.isUnavailable)
@@ -252,8 +257,24 @@ describe('Agent whose container runtime does not answer at its start', () => {
     expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'FAILED' });
   });
 
-  it('reports new capabilities once the runtime answers', async () => {
+  it('keeps its capabilities and says in its first Hello that the runtime is unavailable', async () => {
     await node.run();
+    const { hellos } = node.testBed.coordinator;
+    const before = hellos.at(-1)?.capabilities;
+    expect(before).toContain('runtime.cri');
+    const count = hellos.length;
+    await node.restartWithoutContainers();
+    const first = hellos[count];
+    expect(first?.capabilities).toEqual(before);
+    const unavailable = { type: Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE, status: true };
+    expect(first?.conditions).toContainEqual(expect.objectContaining(unavailable));
+    await node.makeAvailable();
+    expect(hellos).toHaveLength(count + 1); // nothing changes once the runtime answers
+  });
+
+  it('reports the capabilities of the runtime once the runtime answers, when none are recorded', async () => {
+    await node.run();
+    node.recordedCapabilities = [];
     await node.restartWithoutContainers();
     const { hellos } = node.testBed.coordinator;
     expect(hellos.at(-1)?.capabilities).not.toContain('runtime.cri');
