@@ -412,7 +412,9 @@ export class NodeReplicas {
       }
     };
     try {
-      await Promise.all((await listAvailable(runtime)).containers.map(stop));
+      const { containers, missing } = await listAvailable(runtime);
+      if (missing.some((kind) => !silentKinds.includes(kind))) hasFailed = true;
+      await Promise.all(containers.map(stop));
     } catch (reason) {
       if (silentKinds.length === 0 && errorKindOf(reason) !== 'unavailable') throw reason;
       hasFailed = true;

@@ -514,6 +514,13 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     expect(node.containerPhases).toEqual([row.isUnavailable ? 'running' : 'exited']);
   });
 
+  it('counts a stop as incomplete whose list does not contain the processes', async () => {
+    await node.restartWithoutProcesses();
+    const { replicas } = node.testBed.agent;
+    expect(await replicas.stopAll()).toBe(false);
+    expect(await replicas.stopAll(['process'])).toBe(true);
+  });
+
   it('stops the containers without the processes when the supervisor is silent at the stop', async () => {
     const { testBed } = node;
     node.isSupervisorSilent = true;
