@@ -64,8 +64,6 @@ export class Agent {
   private readonly stopping = new AbortController();
   private readonly removeMetrics: () => void = () => undefined;
   private readonly loops: Promise<unknown>[] = [];
-  /** Kinds whose runtime has not answered since the start of this agent. */
-  private unlistedKinds: readonly ContainerKind[] = [];
 
   private constructor(
     private readonly options: AgentOptions,
@@ -226,7 +224,7 @@ export class Agent {
    *   a runtime does not answer, so that its containers run on; not when the machine shuts down.
    */
   async stop({ stopWorkloads = false, machineStops = false } = {}): Promise<void> {
-    let silentKinds = stopWorkloads ? await this.listSilentKinds() : [];
+    let silentKinds = stopWorkloads ? await this.runtimeHealthMonitor.findSilentKinds() : [];
     if (silentKinds.length > 0 && !machineStops)
       this.session.setDeparture({
         reason: 'the agent stops its workloads, except those whose runtime does not answer',
@@ -247,36 +245,12 @@ export class Agent {
     this.egress.close();
     if (!stopWorkloads) return this.replicas.close();
     if (!(await this.replicas.stopAll(silentKinds)))
-      silentKinds = await this.listSilentKinds(silentKinds);
+      silentKinds = [...silentKinds, ...(await this.runtimeHealthMonitor.findSilentKinds())];
     // Containers that run on need their identities and files.
     if (silentKinds.length > 0 && !machineStops)
       throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
     await this.workloadIdentities?.removeAll();
     await this.files?.removeAll();
-  }
-
-  /**
-   * Returns the kinds of containers whose runtime does not answer, processes first. Asks the
-   * runtime, because a supervisor that has just begun to hang does not count as silent yet.
-   * @param knownKinds - Kinds that are returned without another question.
-   */
-  private async listSilentKinds(
-    knownKinds: readonly ContainerKind[] = [],
-  ): Promise<readonly ContainerKind[]> {
-    const { unlistedKinds, runtimeHealthMonitor: monitor } = this;
-    monitor.refresh();
-    let missingKinds: readonly ContainerKind[] = [];
-    if (unlistedKinds.length > 0 || !monitor.processCondition.status)
-      missingKinds = await listAvailable(this.options.runtime).then(
-        ({ missing }) => unlistedKinds.filter((kind) => missing.includes(kind)),
-        () => unlistedKinds,
-      );
-    await monitor.awaitProcessCondition();
-    const { processCondition, condition } = monitor;
-    const isSilent = { process: processCondition.status, container: condition.status };
-    return (['process', 'container'] as const).filter(
-      (kind) => isSilent[kind] || missingKinds.includes(kind) || knownKinds.includes(kind),
-    );
   }
 
   private async restoreAndRun(
@@ -381,21 +355,21 @@ export class Agent {
     const { runtime, clock, random, log } = this.options;
     const { signal } = this.stopping;
     log.warn('replicas wait for a runtime that does not answer', { missingKinds });
-    this.unlistedKinds = missingKinds;
-    for (let failures = 1; this.unlistedKinds.length > 0; failures += 1) {
+    let unlistedKinds = missingKinds;
+    for (let failures = 1; unlistedKinds.length > 0; failures += 1) {
       const delayMs = backoffDelayMs(RUNTIME_BACKOFF, failures, random);
       await sleep(clock, delayMs, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
         const available = await listAvailable(runtime);
         const isRestored = (kind: ContainerKind): boolean => !available.missing.includes(kind);
-        const restoredKinds = this.unlistedKinds.filter(isRestored);
+        const restoredKinds = unlistedKinds.filter(isRestored);
         if (restoredKinds.length === 0) continue;
         await this.replicas.restoreUnlisted(available, signal);
         // Events of unlisted replicas are ignored, so changes since the list are read again.
         const expected = this.replicas.listExpectedContainers();
         this.replicas.applyContainerList(expected, await listAvailable(runtime));
-        this.unlistedKinds = this.unlistedKinds.filter((kind) => !isRestored(kind));
+        unlistedKinds = unlistedKinds.filter((kind) => !isRestored(kind));
         log.info('replicas of a runtime restored', { restoredKinds });
         this.session.sendUsage();
       } catch (reason) {

@@ -6,7 +6,7 @@ import {
 } from '@cloudless/api';
 import { CloudlessError, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { HEALTHY, type RuntimeHealth } from '@cloudless/runtime';
+import { HEALTHY, type ContainerKind, type RuntimeHealth } from '@cloudless/runtime';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
 import type { ReplicaRunner } from '../replica/replica-runner.js';
@@ -238,34 +238,66 @@ describe('Agent whose supervisor of processes does not answer', () => {
 });
 
 describe('RuntimeHealthMonitor', () => {
-  it.each<{ name: string; silentMs: (nowMs: number) => number; waitMs: number; status: boolean }>([
-    { name: 'that answers', silentMs: () => 0, waitMs: 0, status: false },
-    { name: 'that is silent', silentMs: () => 5_000, waitMs: 0, status: true },
+  it.each<{
+    name: string;
+    silentMs: (nowMs: number) => number;
+    lists: number;
+    waitMs: number;
+    isSilent: boolean;
+  }>([
+    { name: 'that answers', silentMs: () => 0, lists: 1, waitMs: 0, isSilent: false },
+    { name: 'that answers slowly', silentMs: () => 900, lists: 1, waitMs: 0, isSilent: false },
+    { name: 'that is silent', silentMs: () => 5_000, lists: 0, waitMs: 0, isSilent: true },
     {
       name: 'that has just become silent',
       silentMs: (now) => 1_000 + now,
+      lists: 1,
       waitMs: 4_000,
-      status: true,
+      isSilent: true,
     },
     {
       name: 'that answers again',
       silentMs: (now) => (now < 2_000 ? 2_000 : 0),
+      lists: 1,
       waitMs: 2_000,
-      status: false,
+      isSilent: false,
     },
-    { name: 'that is not measured', silentMs: () => 3_000, waitMs: 5_000, status: false },
-  ])('waits $waitMs ms for the condition of a supervisor $name', async (row) => {
-    const clock = new ManualClock();
-    const monitor = new RuntimeHealthMonitor({
-      runtime: { health: () => ({ ...HEALTHY, processesSilentMs: row.silentMs(clock.now()) }) },
-      replicas: { listRunners: () => [], pauseStarts: () => undefined },
-      clock,
-      log: silentLog,
-    });
-    let isKnownAt = Infinity;
-    void monitor.awaitProcessCondition().then(() => (isKnownAt = clock.now()));
-    await clock.advance(60_000);
-    expect([isKnownAt, monitor.processCondition.status]).toEqual([row.waitMs, row.status]);
+    {
+      name: 'that is not measured',
+      silentMs: () => 3_000,
+      lists: 1,
+      waitMs: 5_000,
+      isSilent: false,
+    },
+  ])('finds within $waitMs ms whether a runtime $name is silent', async (row) => {
+    const find = async (kind: ContainerKind) => {
+      const clock = new ManualClock();
+      let lists = 0;
+      const monitor = new RuntimeHealthMonitor({
+        runtime: {
+          health: () => ({
+            ...HEALTHY,
+            [kind === 'process' ? 'processesSilentMs' : 'containersSilentMs']: row.silentMs(
+              clock.now(),
+            ),
+          }),
+          list: async () => {
+            lists += 1;
+            throw new CloudlessError('unavailable', 'no reply within 10 s');
+          },
+        },
+        replicas: { listRunners: () => [], pauseStarts: () => undefined },
+        clock,
+        log: silentLog,
+      });
+      const finding = monitor.findSilentKinds().then((kinds) => ({ kinds, waitMs: clock.now() }));
+      await clock.advance(60_000);
+      return { ...(await finding), lists };
+    };
+    const { waitMs, lists, isSilent } = row;
+    const kindsIf = (kind: ContainerKind) => (isSilent ? [kind] : []);
+    expect(await find('process')).toEqual({ kinds: kindsIf('process'), waitMs, lists });
+    expect(await find('container')).toEqual({ kinds: kindsIf('container'), waitMs, lists: 1 });
   });
 
   it('marks a container as without process only after two reads in a row without its process', () => {
@@ -275,7 +307,7 @@ describe('RuntimeHealthMonitor', () => {
     } as unknown as ReplicaRunner;
     let withoutProcess: readonly ContainerId[] = [];
     const monitor = new RuntimeHealthMonitor({
-      runtime: { health: () => ({ ...HEALTHY, withoutProcess }) },
+      runtime: { health: () => ({ ...HEALTHY, withoutProcess }), list: async () => [] },
       replicas: { listRunners: () => [runner], pauseStarts: () => undefined },
       clock: new ManualClock(),
       log: silentLog,

@@ -1,5 +1,11 @@
 import { sleep, type Clock, type Log } from '@cloudless/base';
-import { HEALTHY, type ContainerRuntime, type RuntimeHealth } from '@cloudless/runtime';
+import {
+  HEALTHY,
+  listAvailable,
+  type ContainerKind,
+  type ContainerRuntime,
+  type RuntimeHealth,
+} from '@cloudless/runtime';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { ConditionReading } from './node-monitor.js';
 
@@ -21,8 +27,10 @@ export const UNAVAILABLE_AFTER_MS = 5_000;
  */
 export const GIVE_UP_AFTER_MS = 10_000;
 
+const KINDS: readonly ContainerKind[] = ['process', 'container'];
+
 export interface RuntimeHealthMonitorOptions {
-  readonly runtime: Pick<ContainerRuntime, 'health'>;
+  readonly runtime: Pick<ContainerRuntime, 'health' | 'list' | 'listAvailable'>;
   readonly replicas: Pick<NodeReplicas, 'listRunners' | 'pauseStarts'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -90,17 +98,26 @@ export class RuntimeHealthMonitor {
   }
 
   /**
-   * Waits while it is not known yet whether the supervisor of processes is silent, at most
-   * {@link UNAVAILABLE_AFTER_MS}, then reads the health.
+   * Returns the kinds of containers whose runtime has not answered for
+   * {@link UNAVAILABLE_AFTER_MS}, also one that has just begun to hang: lists the containers, and
+   * then waits while a runtime is silent for a shorter time, at most {@link UNAVAILABLE_AFTER_MS}.
    */
-  async awaitProcessCondition(): Promise<void> {
+  async findSilentKinds(): Promise<readonly ContainerKind[]> {
     const { runtime, clock } = this.options;
-    for (let waitedMs = 0; waitedMs < UNAVAILABLE_AFTER_MS; waitedMs += HEALTH_INTERVAL_MS) {
-      const { processesSilentMs } = runtime.health?.() ?? HEALTHY;
-      if (processesSilentMs === 0 || processesSilentMs >= UNAVAILABLE_AFTER_MS) break;
+    const find = (leastMs: number): readonly ContainerKind[] => {
+      const { processesSilentMs, containersSilentMs } = runtime.health?.() ?? HEALTHY;
+      const silentMs = { process: processesSilentMs, container: containersSilentMs };
+      return KINDS.filter((kind) => silentMs[kind] >= leastMs);
+    };
+    const isUncertain = (): boolean =>
+      find(HEALTH_INTERVAL_MS).length > find(UNAVAILABLE_AFTER_MS).length;
+    // A list would only wait for a supervisor that is known to be silent.
+    if (!find(UNAVAILABLE_AFTER_MS).includes('process'))
+      await listAvailable(runtime).catch(() => undefined);
+    const waits = UNAVAILABLE_AFTER_MS / HEALTH_INTERVAL_MS;
+    for (let wait = 1; wait <= waits && isUncertain(); wait += 1)
       await sleep(clock, HEALTH_INTERVAL_MS);
-    }
-    this.refresh();
+    return find(UNAVAILABLE_AFTER_MS);
   }
 
   private refreshProcessCondition({ processesSilentMs, supervisorPid }: RuntimeHealth): boolean {
