@@ -40,11 +40,20 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { bundleProgram } from './testing/bundle-program.js';
+import { ANSWER_TIMEOUT_MS } from './client/supervisor-connection.js';
 import { SILENT_AFTER_MS } from './client/supervisor-link.js';
 import { MONITOR_INTERVAL_MS } from './client/supervisor-monitor.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { FrameParser } from './wire/frames.js';
-import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';
+import {
+  encodeMessage,
+  parseMessage,
+  PROTOCOL,
+  type ClientMessage,
+  type SupervisorMessage,
+} from './wire/messages.js';
+
+type SupervisorRequestMessage = Exclude<ClientMessage, { type: 'hello' }>;
 
 const random = createSeededRandom(99);
 const never = (): AbortSignal => new AbortController().signal;
@@ -583,7 +592,10 @@ describe('the supervisor', () => {
       call: (runtime, id) => runtime.renew(new Map([[id, undefined]])),
     },
     { name: 'a list', seconds: 10, call: (runtime) => runtime.list() },
+    { name: 'a start', seconds: 10, call: (runtime) => runtime.start(request([])) },
     { name: 'a stop', seconds: 17, call: (runtime, id) => runtime.stop(id, 7_000) },
+    { name: 'a signal', seconds: 10, call: (runtime, id) => runtime.signal(id, 'SIGHUP') },
+    { name: 'a removal', seconds: 10, call: (runtime, id) => runtime.remove(id) },
     { name: 'a shutdown', seconds: 18, call: (runtime) => runtime.shutdown(8_000) },
     {
       name: 'the start of a log',
@@ -609,6 +621,41 @@ describe('the supervisor', () => {
         kind: 'unavailable',
         message: `the supervisor of the processes does not answer: no reply within ${seconds} s`,
       });
+    } finally {
+      process.kill(pid, 'SIGCONT');
+      await client.close();
+    }
+  });
+
+  it('starts a process once when the answer to its start comes late', async () => {
+    const { runtime } = await aMachine();
+    await runtime.close();
+    let isStopped = false;
+    const clock: Clock = {
+      ...systemClock,
+      setTimer: (delayMs, action) =>
+        systemClock.setTimer(isStopped && delayMs === ANSWER_TIMEOUT_MS ? 0 : delayMs, action),
+    };
+    const client = await openProcessRuntime({ ...createRuntimeOptions(machine.directory), clock });
+    const pid = await client.supervisorPid();
+    const started = request([], { command: ['sleep', '3600'] });
+    const events = client.events(never())[Symbol.asyncIterator]();
+    try {
+      process.kill(pid, 'SIGSTOP');
+      isStopped = true;
+      const noAnswer = { kind: 'unavailable' };
+      await expect(client.start(started)).rejects.toMatchObject(noAnswer);
+      await expect(client.start(started)).rejects.toMatchObject(noAnswer); // as the agent retries
+      isStopped = false;
+      process.kill(pid, 'SIGCONT');
+      const { containerId } = started;
+      expect((await events.next()).value).toMatchObject({
+        kind: 'started',
+        status: { containerId },
+      });
+      await expect(client.start(started)).rejects.toMatchObject({ kind: 'exists' });
+      expect(await client.list()).toMatchObject([{ containerId, phase: 'running' }]);
+      expect(findProcesses(machine)).toHaveLength(1);
     } finally {
       process.kill(pid, 'SIGCONT');
       await client.close();
@@ -876,21 +923,28 @@ function listHeldResources(): {
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
 
-/** Serves a directory in this process, as a supervisor of version 0.0.1 without containers. */
-async function serveOlderSupervisor(directory: string): Promise<Server> {
+/**
+ * Serves a directory in this process, as a supervisor of version 0.0.1 without containers.
+ * @param answer - Returns another answer to a request; undefined: none. Default: done.
+ */
+async function serveOlderSupervisor(
+  directory: string,
+  answer: (request: SupervisorRequestMessage) => SupervisorMessage | undefined = ({ id }) => ({
+    type: 'done',
+    id,
+  }),
+): Promise<Server> {
   const server = createServer((socket) => {
     const parser = new FrameParser();
     socket.on('data', (chunk: Buffer) => {
       for (const { payload } of parser.feed(chunk)) {
         const message = parseMessage<ClientMessage>(payload);
         const { pid } = process;
-        socket.write(
-          encodeMessage(
-            message.type === 'hello'
-              ? { type: 'hello', protocol: PROTOCOL, version: '0.0.1', pid }
-              : { type: 'done', id: message.id },
-          ),
-        );
+        const reply: SupervisorMessage | undefined =
+          message.type === 'hello'
+            ? { type: 'hello', protocol: PROTOCOL, version: '0.0.1', pid }
+            : answer(message);
+        if (reply !== undefined) socket.write(encodeMessage(reply));
       }
     });
   });
@@ -924,6 +978,31 @@ describe('ProcessRuntime, with a running supervisor of an older version,', () =>
       await expect(
         runtime.renew(new Map([[leasedRequest.containerId, lease]])),
       ).rejects.toMatchObject(refused);
+    } finally {
+      await runtime.close();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      rmSync(directory, { recursive: true, force: true });
+    }
+  });
+
+  it('waits for the rest of the output of an ended process for at most 10 s', async () => {
+    const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
+    const containerId = aContainerId();
+    const status = { containerId, phase: 'exited' } as ContainerStatus;
+    const server = await serveOlderSupervisor(directory, ({ type, id }) =>
+      type === 'drained' ? undefined : { type: 'done', id, ...(type === 'inspect' && { status }) },
+    );
+    const clock: Clock = {
+      ...systemClock,
+      setTimer: (delayMs, action) =>
+        systemClock.setTimer(delayMs === ANSWER_TIMEOUT_MS ? 100 : delayMs, action),
+    };
+    const runtime = await openProcessRuntime({ ...createRuntimeOptions(directory), clock });
+    try {
+      await expect(readLines(runtime, containerId, false)).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: 'the supervisor of the processes does not answer: no reply within 10 s',
+      });
     } finally {
       await runtime.close();
       await new Promise<void>((resolve) => server.close(() => resolve()));

@@ -2,7 +2,6 @@ import {
   CloudlessError,
   definedFields,
   errorKindOf,
-  sleep,
   StoppedError,
   type ContainerId,
   type StopSignal,
@@ -27,17 +26,12 @@ import {
   withStartFailure,
   type AvailableContainers,
 } from '@cloudless/runtime';
+import { connectOrStart, findLockHolder, readStartToken } from '@cloudless/app-kit/background';
 import {
-  connectOrStart,
-  findLockHolder,
-  isAlive,
-  readStartToken,
-} from '@cloudless/app-kit/background';
-import {
-  ANSWER_TIMEOUT_MS,
   SupervisorConnection,
   createDisconnectedError,
   limitAnswer,
+  type SupervisorRequest,
   type SupervisorResponse,
 } from './client/supervisor-connection.js';
 import {
@@ -56,6 +50,7 @@ import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
 import { deductWait, toStartRequest } from './client/start-request.js';
 import { requireLeases, requireSecrets } from './client/supervisor-capabilities.js';
+import { waitForExit } from './client/wait-for-exit.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
 import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
@@ -77,8 +72,6 @@ export interface ProcessRuntime extends ContainerRuntime {
 
 /** Capabilities of a node that a supervisor of this version can have. */
 const SUPERVISOR_CAPABILITIES = [LEASES, EXEC_TTY, SECRETS, PROCESS_DNS_CAPABILITY];
-/** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
-const SHUTDOWN_POLL_MS = 2;
 /** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
 const MAX_SHUTDOWN_ATTEMPTS = 3;
 
@@ -190,11 +183,16 @@ class SupervisedRuntime implements ProcessRuntime {
     this.requireStarts();
   }
 
+  /**
+   * @throws kind `unavailable` also when the supervisor does not answer within 10 s. The supervisor
+   *   may start the process later: an event then reports the process, and a further start with the
+   *   same id fails with kind `exists`.
+   */
   async start(requested: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
     const { request, dnsProblem } = toStartRequest(requested, connection, waitedMs);
-    const status = requireStatus(await connection.request({ type: 'start', request }));
+    const status = requireStatus(await this.request(connection, { type: 'start', request }));
     return dnsProblem === undefined ? status : { ...status, problems: [toDnsProblem(dnsProblem)] };
   }
 
@@ -209,14 +207,18 @@ class SupervisedRuntime implements ProcessRuntime {
   /** @throws kind `unavailable` also without an answer within 10 s after the grace period. */
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     const connection = await this.link.getConnection();
-    const stopped = connection.request({ type: 'stop', containerId, graceMs });
-    return requireStatus(await limitAnswer(stopped, this.options.clock, graceMs));
+    const stop = { type: 'stop', containerId, graceMs } as const;
+    return requireStatus(await this.request(connection, stop, graceMs));
   }
 
+  /**
+   * @throws kind `unavailable` also when the supervisor does not answer within 10 s. The supervisor
+   *   may send the signal later.
+   */
   async signal(containerId: ContainerId, signal: ContainerSignal): Promise<void> {
     const connection = await this.link.getConnection();
     requireSecrets(connection, 'signal');
-    await connection.request({ type: 'signal', containerId, signal });
+    await this.request(connection, { type: 'signal', containerId, signal });
   }
 
   async limitEgress(): Promise<void> {
@@ -230,18 +232,17 @@ class SupervisedRuntime implements ProcessRuntime {
     const remainingLeases = [...leases].map(
       ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    const renewed = connection.request({ type: 'renew', leases: remainingLeases });
-    await limitAnswer(renewed, this.options.clock);
+    await this.request(connection, { type: 'renew', leases: remainingLeases });
   }
 
+  /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */
   async remove(containerId: ContainerId): Promise<void> {
-    await (await this.link.getConnection()).request({ type: 'remove', containerId });
+    await this.request(await this.link.getConnection(), { type: 'remove', containerId });
   }
 
   /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */
   async list(): Promise<readonly ContainerStatus[]> {
-    const connection = await this.link.getConnection();
-    return (await limitAnswer(connection.request({ type: 'list' }), this.options.clock)).items;
+    return (await this.request(await this.link.getConnection(), { type: 'list' })).items;
   }
 
   /** Processes are missing until a supervisor has answered for the first time. */
@@ -278,9 +279,9 @@ class SupervisedRuntime implements ProcessRuntime {
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
     const connection = await this.link.getConnection();
-    const inspected = connection.request({ type: 'inspect', containerId });
-    const { phase } = requireStatus(await limitAnswer(inspected, this.options.clock));
-    if (phase === 'exited') await connection.waitUntilDrained(containerId);
+    const inspected = await this.request(connection, { type: 'inspect', containerId });
+    if (requireStatus(inspected).phase === 'exited')
+      await limitAnswer(connection.waitUntilDrained(containerId), this.options.clock);
     const directory = layout.log(layout.container(this.options.directory, containerId));
     const stop = combineSignals(signal, this.link.signal);
     try {
@@ -323,8 +324,7 @@ class SupervisedRuntime implements ProcessRuntime {
       const { pid } = connection.hello;
       const startToken = readStartToken(pid);
       try {
-        const ended = connection.request({ type: 'shutdown', graceMs });
-        await limitAnswer(ended, this.options.clock, graceMs);
+        await this.request(connection, { type: 'shutdown', graceMs }, graceMs);
       } catch (reason) {
         if (connection.isOpen) throw reason;
         // The supervisor died without an answer. Its successor adopts the remaining containers, and
@@ -333,22 +333,20 @@ class SupervisedRuntime implements ProcessRuntime {
         continue;
       }
       await this.close();
-      if (startToken !== undefined) await this.waitForExit(pid, startToken);
+      if (startToken !== undefined) await waitForExit(pid, startToken, this.options.clock);
       return;
     }
   }
 
-  private async waitForExit(pid: number, startToken: string): Promise<void> {
-    const { clock } = this.options;
-    const deadlineMs = clock.now() + ANSWER_TIMEOUT_MS;
-    while (isAlive(pid, startToken)) {
-      if (clock.now() >= deadlineMs)
-        throw new CloudlessError(
-          'unavailable',
-          `the supervisor of the processes (process ${pid}) has ended all processes and has not exited within ${ANSWER_TIMEOUT_MS / 1_000} s: run kill -9 ${pid} on the machine`,
-        );
-      await sleep(clock, SHUTDOWN_POLL_MS);
-    }
+  /**
+   * Sends a request and waits for the answer, see {@link limitAnswer} for the limit and the errors.
+   */
+  private request(
+    connection: SupervisorConnection,
+    request: SupervisorRequest,
+    workMs?: number,
+  ): Promise<SupervisorResponse> {
+    return limitAnswer(connection.request(request), this.options.clock, workMs);
   }
 
   /** @throws kind `unavailable` when the supervisor gives no answer. */
@@ -409,7 +407,8 @@ class SupervisedRuntime implements ProcessRuntime {
 
   /**
    * Waits until all output of a container is in its log files. Repeats the request when the
-   * supervisor is replaced, so that followers of the log continue.
+   * supervisor is replaced, so that followers of the log continue. Has no limit, because the answer
+   * comes only after the end of the container.
    */
   private async waitUntilDrained(containerId: ContainerId): Promise<void> {
     for (;;) {

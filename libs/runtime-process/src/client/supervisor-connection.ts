@@ -22,7 +22,9 @@ import {
 
 type Hello = Extract<SupervisorMessage, { type: 'hello' }>;
 type WithoutId<Message> = Message extends { id: number } ? Omit<Message, 'id'> : never;
-type SupervisorRequest = WithoutId<Exclude<ClientMessage, { type: 'hello' | 'exec' }>>;
+
+/** A request to a supervisor; the connection adds the id. */
+export type SupervisorRequest = WithoutId<Exclude<ClientMessage, { type: 'hello' | 'exec' }>>;
 
 interface PendingRequest {
   readonly items: ContainerStatus[];
