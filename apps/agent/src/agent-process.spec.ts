@@ -194,6 +194,12 @@ describe('cloudless-agent with the process runtime', () => {
     expect(agent.stderr.join('\n')).toContain(
       `the processes of this node were not stopped and run on, because the supervisor of the processes (process ${supervisor}) does not answer: run kill -9 ${supervisor} on the machine, then start the agent and stop it again`,
     );
+    expect(agent.lines).toContainEqual(
+      expect.objectContaining({
+        message: 'the stop waits for the supervisor of the processes, which does not answer',
+        remedy: expect.stringContaining(`run kill -9 ${supervisor} on the machine`),
+      }),
+    );
     expect(coordinator.goodbyes).toBe(1);
     const { sessions } = coordinator;
     await startAgent();

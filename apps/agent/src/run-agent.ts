@@ -25,6 +25,7 @@ import type { BegunAgent } from './start-agent.js';
 import { openStatsReader } from './machine/stats-reader.js';
 import { connectTcp } from './machine/connect-tcp.js';
 import { dialTcp } from './machine/dial-tcp.js';
+import { watchStop } from './stop-watch.js';
 import { WorkloadStop } from './workload-stop.js';
 
 /** A running agent process. */
@@ -148,10 +149,7 @@ export async function runAgent(
       opsUrl: servers.opsUrl,
       hasNetwork: network !== undefined,
       failed: failure.happened,
-      close: async () => {
-        await unwind(cleanup, log);
-        workloadStop.throwFailure();
-      },
+      close: () => closeAgent(cleanup, { workloadStop, runtime: runtimes.runtime, log }),
     };
   } catch (reason) {
     await unwind(cleanup, log);
@@ -176,6 +174,26 @@ function createFailure(): {
     report = (reason) => resolve(reason instanceof Error ? reason : new Error(String(reason)));
   });
   return { happened, report };
+}
+
+/**
+ * Closes an agent that has started. Logs when the supervisor of processes delays that.
+ * @throws the failure of {@link WorkloadStop.throwFailure}, after everything was closed.
+ */
+async function closeAgent(
+  cleanup: (() => Promise<void>)[],
+  deps: {
+    readonly workloadStop: WorkloadStop;
+    readonly runtime: AgentRuntimes['runtime'];
+    readonly log: Log;
+  },
+): Promise<void> {
+  const { workloadStop, runtime, log } = deps;
+  const { stopsWorkloads: stopWorkloads } = workloadStop;
+  const endWatch = watchStop({ runtime, stopWorkloads, clock: systemClock, log });
+  await unwind(cleanup, log);
+  endWatch();
+  workloadStop.throwFailure();
 }
 
 /** Calls the cleanup functions in reverse order. Logs a failure and continues with the others. */
