@@ -1,5 +1,5 @@
 import { RestartPolicy_Policy } from '@cloudless/api';
-import { toContainerId } from '@cloudless/base';
+import { CloudlessError, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import type { FakeRuntime } from '@cloudless/runtime/testing';
@@ -69,5 +69,27 @@ describe('A start whose agent was killed', () => {
     await testBed.clock.advance(60_000);
     expect(testBed.summarizeReport()?.phase).toBe('SUCCEEDED');
     expect(testBed.machine.startCount).toBe(1);
+  });
+});
+
+describe('A start whose runtime does not answer in time', () => {
+  it('is adopted when its container runs later, and is not repeated', async () => {
+    const testBed = new AgentTestBed();
+    const { runtime } = testBed;
+    let startLate: () => Promise<unknown> = async () => undefined;
+    const start = async (request: ContainerRequest): Promise<ContainerStatus> => {
+      startLate = () => runtime.start(request);
+      throw new CloudlessError('unavailable', 'no reply within 10 s');
+    };
+    testBed.runtime = Object.assign(Object.create(runtime) as FakeRuntime, { start });
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder());
+    await settle();
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'STARTING' });
+    await startLate();
+    await testBed.clock.advance(60_000);
+    expect(testBed.summarizeReport()).toMatchObject({ ready: true, restarts: 0 });
+    expect(testBed.machine.startCount).toBe(1);
+    expect(await testBed.runtime.list()).toHaveLength(1);
   });
 });
