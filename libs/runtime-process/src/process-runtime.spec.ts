@@ -737,6 +737,7 @@ describe('the supervisor', () => {
       });
       process.kill(pid, 'SIGCONT');
       await waitUntil(() => runtime.health?.().processesSilentMs === 0);
+      await runtime.supervisorPid(); // the hello ends the silence, and the first list follows
       expect(await runtime.listAvailable?.()).toMatchObject({
         containers: [{ phase: 'running' }],
         missing: [],
