@@ -29,9 +29,11 @@ export interface DetectedContainersOptions<Runtime extends ContainerRuntime> {
 
 /**
  * The container runtime of a node, which may also appear after the start of the agent. Until a
- * container runtime is found, {@link runtime} has no capabilities and rejects containers. An awaited
- * runtime keeps the capabilities that it last had, without which the coordinator would stop the
- * containers that run, and is reported as silent from the start, so that the node gets no new ones.
+ * container runtime is found, {@link runtime} has no capabilities and rejects containers.
+ *
+ * An awaited runtime keeps the capabilities that it last had, without which the coordinator would
+ * stop the containers that run. It is reported as silent from the start, so that the node gets no
+ * new containers.
  */
 export class DetectedContainers<Runtime extends ContainerRuntime> {
   readonly runtime: LazyRuntime<Runtime>;
