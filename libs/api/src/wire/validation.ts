@@ -10,6 +10,7 @@ import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/ba
 import { AdminService } from '../gen/cloudless/api/admin_pb.js';
 import { AgentService } from '../gen/cloudless/api/agent_service_pb.js';
 import { CoordinatorService } from '../gen/cloudless/api/coordinator_service_pb.js';
+import { hasApplicableRules } from './applicable-rules.js';
 import { dropUnusedRules } from './unused-rules.js';
 import { mapStream } from './map-stream.js';
 import { describeViolation } from './violation-text.js';
@@ -35,8 +36,10 @@ function getValidator(): Validator {
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
   // Malformed times are found first, because the rules cannot be evaluated on them.
-  const malformed = [...findMalformedTimes(schema, message)];
+  const malformed = findMalformedTimes(schema, message);
   if (malformed.length > 0) throw new InvalidInputError(malformed);
+  // The validator reflects on a message and creates objects for it even when nothing is to check.
+  if (!hasApplicableRules(schema, message)) return;
   const result = getValidator().validate(schema, message as never);
   if (result.kind === 'valid') return;
   if (result.kind === 'error')

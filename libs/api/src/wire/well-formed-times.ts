@@ -1,4 +1,4 @@
-import type { DescField, DescMessage, Message } from '@bufbuild/protobuf';
+import type { DescMessage, Message } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import {
   DurationSchema,
@@ -7,6 +7,7 @@ import {
   type Timestamp,
 } from '@bufbuild/protobuf/wkt';
 import type { Violation } from '@cloudless/base';
+import { listFieldsThatReach, someMessage, type MessageField } from './message-fields.js';
 
 /**
  * Finds durations and timestamps that JSON cannot express. The binary format can express them, and
@@ -14,69 +15,45 @@ import type { Violation } from '@cloudless/base';
  * @param prefix - Path of the message, with a dot at its end, for the violations.
  * @see google/protobuf/duration.proto and timestamp.proto, for the ranges
  */
-export function* findMalformedTimes(
+export function findMalformedTimes(
   schema: DescMessage,
   message: Message,
   prefix = '',
-): Generator<Violation> {
-  if (hasOnlyValidTimes(schema, message)) return;
-  yield* findMalformedIn(reflect(schema, message, false), prefix);
+): readonly Violation[] {
+  return hasMalformedTime(schema, message)
+    ? [...findMalformedIn(reflect(schema, message, false), prefix)]
+    : NONE;
 }
+
+const NONE: readonly Violation[] = [];
 
 /**
- * Returns true when the message contains no malformed time: most messages, whose fields are read
- * here without reflection.
+ * Returns true when the message contains a malformed time: few messages do, and the fields of the
+ * others are read here without reflection.
  */
-function hasOnlyValidTimes(schema: DescMessage, message: Message): boolean {
-  if (isTime(schema)) return isWellFormed(schema, message);
-  const values = message as unknown as Readonly<Record<string, unknown>>;
-  for (const field of listTimeFields(schema)) {
-    const value = readValue(field, values);
-    if (value === undefined) continue;
-    if (field.fieldKind === 'message') {
-      if (!hasOnlyValidTimes(field.message, value as Message)) return false;
-      continue;
-    }
-    const items = field.fieldKind === 'list' ? value : Object.values(value as object);
-    for (const item of items as readonly Message[])
-      if (!hasOnlyValidTimes(field.message, item)) return false;
-  }
-  return true;
+function hasMalformedTime(schema: DescMessage, message: Message): boolean {
+  return isTime(schema)
+    ? !isWellFormed(schema, message)
+    : someMessage(message, getTimeFields(schema), hasMalformedTime);
 }
 
-/** A field that holds messages. */
-type MessageField = DescField & { readonly message: DescMessage };
-
-/** Returns the value of a field, or of a member of a oneof; undefined when it is not set. */
-function readValue(
-  { localName, oneof }: MessageField,
-  values: Readonly<Record<string, unknown>>,
-): unknown {
-  if (oneof === undefined) return values[localName];
-  const chosen = values[oneof.localName] as
-    { readonly case?: string; readonly value?: unknown } | undefined;
-  return chosen?.case === localName ? chosen.value : undefined;
-}
-
-/** Results of {@link listTimeFields}. */
+/** Results of {@link getTimeFields}. */
 const timeFieldsBySchema = new Map<DescMessage, readonly MessageField[]>();
 
 /** Returns the fields that can contain a duration or timestamp at any depth. */
-function listTimeFields(schema: DescMessage): readonly MessageField[] {
-  const known = timeFieldsBySchema.get(schema);
-  if (known !== undefined) return known;
-  const fields = schema.fields.filter((field): field is MessageField => {
-    const inner = getMessageType(field);
-    return inner !== undefined && containsTime(inner);
-  });
-  timeFieldsBySchema.set(schema, fields);
+function getTimeFields(schema: DescMessage): readonly MessageField[] {
+  let fields = timeFieldsBySchema.get(schema);
+  if (fields === undefined) {
+    fields = listFieldsThatReach(schema, isTime);
+    timeFieldsBySchema.set(schema, fields);
+  }
   return fields;
 }
 
 function* findMalformedIn(message: ReflectMessage, prefix: string): Generator<Violation> {
-  for (const field of message.fields) {
-    const inner = getMessageType(field);
-    if (inner === undefined || !containsTime(inner) || !message.isSet(field)) continue;
+  for (const field of getTimeFields(message.desc)) {
+    if (!message.isSet(field)) continue;
+    const { message: inner } = field;
     const path = `${prefix}${field.name}`;
     if (field.fieldKind === 'message') yield* checkItem(inner, message.get(field), path);
     else if (field.fieldKind === 'list') {
@@ -132,32 +109,6 @@ const FIRST_SECOND = -62_135_596_800n;
 /** 9999-12-31T23:59:59Z. */
 const LAST_SECOND = 253_402_300_799n;
 
-function getMessageType(field: DescField): DescMessage | undefined {
-  return field.fieldKind === 'enum' || field.fieldKind === 'scalar' ? undefined : field.message;
-}
-
-/** Results of {@link containsTime}. */
-const containsTimeBySchema = new Map<DescMessage, boolean>();
-
-/** Returns true when a message of this schema can contain a duration or timestamp at any depth. */
-function containsTime(schema: DescMessage): boolean {
-  const result = containsTimeBySchema.get(schema) ?? listReachableMessages(schema).some(isTime);
-  containsTimeBySchema.set(schema, result);
-  return result;
-}
-
 function isTime({ typeName }: DescMessage): boolean {
   return typeName === DurationSchema.typeName || typeName === TimestampSchema.typeName;
-}
-
-/**
- * Returns the schemas of all messages that a message of this schema can contain, and the schema
- * itself. The loop visits schemas that it adds to the set, each once, so it ends for recursive
- * messages too.
- */
-function listReachableMessages(schema: DescMessage): DescMessage[] {
-  const reached = new Set([schema]);
-  for (const { fields } of reached)
-    for (const inner of fields.map(getMessageType)) if (inner !== undefined) reached.add(inner);
-  return [...reached];
 }
