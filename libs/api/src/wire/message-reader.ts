@@ -4,10 +4,16 @@ import { BinaryReader } from '@bufbuild/protobuf/wire';
 const MAX_VARINT_BYTES = 7;
 
 /**
+ * Says that {@link MessageReader} does not read the message; the caller does not show the error. One
+ * object, because the stack of an error costs more than the message.
+ */
+const UNSUPPORTED = new Error('not read without reflection');
+
+/**
  * Reads the fields of an encoded message one by one, for the few hot messages whose generic
- * decoding is too slow. Supports what such messages contain, and throws at everything else, malformed bytes
- * included. The caller then decodes the message by `fromBinary`, which may succeed or describe the
- * error. Each use needs a test that compares with `fromBinary`.
+ * decoding is too slow. Supports what such messages contain, and throws at everything else, malformed
+ * bytes included. The caller then decodes the message by `fromBinary`, which may succeed or describe
+ * the error. Each use needs a test that compares with `fromBinary`.
  */
 export class MessageReader {
   private readonly bytes: Buffer;
@@ -32,7 +38,7 @@ export class MessageReader {
   tag(): number {
     const start = this.position;
     const tag = this.varint();
-    if (this.position - start > 2) throw createUnsupportedError();
+    if (this.position - start > 2) throw UNSUPPORTED;
     return tag;
   }
 
@@ -54,7 +60,7 @@ export class MessageReader {
     const length = this.varint();
     const start = this.position;
     const end = start + length;
-    if (end > this.limit) throw createUnsupportedError();
+    if (end > this.limit) throw UNSUPPORTED;
     this.position = end;
     const { bytes } = this;
     for (let at = start; at < end; at += 1)
@@ -63,21 +69,25 @@ export class MessageReader {
   }
 
   /**
-   * Begins a message field. {@link isAtEnd} and all reads refer to the message until {@link end}.
-   * @returns The argument of {@link end}.
+   * Reads a message field.
+   * @param read - Reads all fields of the message: {@link isAtEnd} refers to its end.
+   * @param earlier - The value that the field has already. `fromBinary` would merge both messages.
    */
-  begin(): number {
+  message<Value>(read: (reader: this) => Value, earlier?: Value): Value {
+    if (earlier !== undefined) throw UNSUPPORTED;
     const length = this.varint();
     const end = this.position + length;
-    if (end > this.limit) throw createUnsupportedError();
     const outerLimit = this.limit;
+    if (end > outerLimit) throw UNSUPPORTED;
     this.limit = end;
-    return outerLimit;
+    const value = read(this);
+    this.limit = outerLimit;
+    return value;
   }
 
-  /** Ends the message field of {@link begin}. The caller has read all of the field. */
-  end(outerLimit: number): void {
-    this.limit = outerLimit;
+  /** Refuses a field that is unknown, or that has another wire type. */
+  refuseField(): never {
+    throw UNSUPPORTED;
   }
 
   private varint(): number {
@@ -96,7 +106,7 @@ export class MessageReader {
       }
       unit *= 128;
     }
-    throw createUnsupportedError();
+    throw UNSUPPORTED;
   }
 }
 
@@ -105,9 +115,4 @@ function readUtf8(bytes: Uint8Array, lengthAt: number): string {
   const reader = new BinaryReader(bytes);
   reader.pos = lengthAt;
   return reader.string(/* strict */ true);
-}
-
-/** Reports what {@link MessageReader} does not read; the caller does not show the error. */
-function createUnsupportedError(): Error {
-  return new Error('not read without reflection');
 }

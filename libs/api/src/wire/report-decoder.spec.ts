@@ -70,13 +70,34 @@ const arbInventory = fc.record({
   replicas: fc.array(arbReport, { maxLength: 4 }),
   last: fc.boolean(),
 });
-/** A report, or a part of an inventory, encoded. */
+const arbUsage = fc.record(
+  {
+    usage: fc.record(
+      { cpuMillis: arbInt, memoryBytes: arbInt64, storageBytes: arbInt64 },
+      { requiredKeys: [] },
+    ),
+    conditions: fc.array(
+      fc.record({ type: fc.integer({ min: 0, max: 40 }), status: fc.boolean(), reason: arbText }),
+      { maxLength: 3 },
+    ),
+    replicas: fc.array(
+      fc.record(
+        { replicaId: arbText, cpuMillis: arbInt, memoryBytes: arbInt64 },
+        { requiredKeys: [] },
+      ),
+      { maxLength: 3 },
+    ),
+  },
+  { requiredKeys: [] },
+);
+/** A report, a part of an inventory or a usage, encoded. */
 const arbEncoded = fc.oneof(
   arbReport.map((value) => encode('report', value)),
   arbInventory.map((value) => encode('inventory', value)),
+  arbUsage.map((value) => encode('usage', value)),
 );
 
-const encode = (kind: 'report' | 'inventory', value: object): Uint8Array =>
+const encode = (kind: 'report' | 'inventory' | 'usage', value: object): Uint8Array =>
   toBinary(
     AgentMessageSchema,
     create(AgentMessageSchema, { message: { case: kind, value: value as never } }),
@@ -101,7 +122,7 @@ const expectAlike = (bytes: Uint8Array): void => {
 };
 
 describe('decodeMessage', () => {
-  it('decodes every report and inventory as the generic decoder does', () => {
+  it('decodes every report, inventory and usage as the generic decoder does', () => {
     fc.assert(fc.property(arbEncoded, expectAlike));
   });
 
@@ -153,6 +174,17 @@ describe('decodeMessage', () => {
     { name: 'two values for last', fields: [0x10, 1, 0x10, 0] },
   ])('decodes an inventory with $name as the generic decoder does', ({ fields }) => {
     expectAlike(Uint8Array.from([0x12, fields.length, ...fields]));
+  });
+
+  it.each([
+    { name: 'an unknown field', fields: [0x20, 1] },
+    { name: 'two measurements that are merged', fields: [0x0a, 2, 0x08, 5, 0x0a, 2, 0x10, 7] },
+    { name: 'measurements with an unknown field', fields: [0x0a, 2, 0x38, 5] },
+    { name: 'a condition with an unknown field', fields: [0x12, 2, 0x38, 5] },
+    { name: 'a replica with an unknown field', fields: [0x1a, 2, 0x38, 5] },
+    { name: 'a replica that is longer than the usage', fields: [0x1a, 9, 0x0a, 1, 0x41] },
+  ])('decodes a usage with $name as the generic decoder does', ({ fields }) => {
+    expectAlike(Uint8Array.from([0x22, fields.length, ...fields]));
   });
 
   it('decodes other messages', () => {
