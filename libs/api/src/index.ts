@@ -84,8 +84,14 @@ export { MessageWriter } from './wire/message-writer.js';
 export { copyMessage } from './wire/copy-message.js';
 export { decodeMessage } from './wire/report-decoder.js';
 export { mapStream } from './wire/map-stream.js';
-export { forEachItem, toReadyItems } from './wire/ready-items.js';
-export type { ReadyItems } from './wire/ready-items.js';
+export {
+  NOT_READY,
+  STREAM_END,
+  forEachItem,
+  toIteratorResult,
+  toReadyItems,
+} from './wire/ready-items.js';
+export type { ReadyItems, Taken } from './wire/ready-items.js';
 export { DIRECT_HEAD_BYTES, directSenderKey } from './wire/direct-sender.js';
 export { beginLongWaitKey } from './wire/long-wait.js';
 export type { DirectSender } from './wire/direct-sender.js';

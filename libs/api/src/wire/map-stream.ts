@@ -1,4 +1,4 @@
-import { toReadyItems, type ReadyItems } from './ready-items.js';
+import { NOT_READY, STREAM_END, toReadyItems, type ReadyItems, type Taken } from './ready-items.js';
 
 /** Rest of a stream whose items have ended. */
 const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
@@ -38,18 +38,22 @@ class MappedItems<Item, Mapped> implements ReadyItems<Mapped> {
     return this.readyItems !== undefined;
   }
 
-  take(): IteratorResult<Mapped> | undefined {
+  take(): Taken<Mapped> {
     const { readyItems } = this;
-    if (this.hasEnded || readyItems === undefined) return END;
-    let item: IteratorResult<Item> | undefined;
+    if (this.hasEnded || readyItems === undefined) return STREAM_END;
+    let item: Taken<Item>;
     try {
       item = readyItems.take();
     } catch (reason) {
       return this.onFailure(reason);
     }
-    if (item === undefined) return undefined;
+    if (item === NOT_READY) return NOT_READY;
+    if (item === STREAM_END) {
+      this.hasEnded = true;
+      return STREAM_END;
+    }
     try {
-      return this.convert(item);
+      return this.map(item);
     } catch (reason) {
       void this.leave(reason).catch(() => undefined);
       throw reason;
@@ -77,19 +81,16 @@ class MappedItems<Item, Mapped> implements ReadyItems<Mapped> {
   private readonly onItem = (
     item: IteratorResult<Item>,
   ): IteratorResult<Mapped> | Promise<IteratorResult<Mapped>> => {
+    if (item.done === true) {
+      this.hasEnded = true;
+      return END;
+    }
     try {
-      return this.convert(item);
+      return { done: false, value: this.map(item.value) };
     } catch (reason) {
       return this.leave(reason);
     }
   };
-
-  /** @throws The error of `map`. */
-  private convert(item: IteratorResult<Item>): IteratorResult<Mapped> {
-    if (item.done !== true) return { done: false, value: this.map(item.value) };
-    this.hasEnded = true;
-    return END;
-  }
 
   private readonly onFailure = (reason: unknown): never => {
     this.hasEnded = true;

@@ -1,15 +1,21 @@
 import fc from 'fast-check';
 import { settle } from '@cloudless/base/testing';
 import { mapStream } from './map-stream.js';
-import { forEachItem, toReadyItems, type ReadyItems } from './ready-items.js';
-
-const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
+import {
+  NOT_READY,
+  STREAM_END,
+  forEachItem,
+  toIteratorResult,
+  toReadyItems,
+  type ReadyItems,
+  type Taken,
+} from './ready-items.js';
 
 /** Numbers that a test adds one by one, until it ends or fails the stream. */
 class TestItems implements ReadyItems<number>, AsyncIterable<number> {
   readonly canTake = true;
   isLeft = false;
-  private readonly items: (IteratorResult<number> | Error)[] = [];
+  private readonly items: (number | typeof STREAM_END | Error)[] = [];
   private listener: (() => void) | undefined;
 
   [Symbol.asyncIterator](): this {
@@ -17,18 +23,16 @@ class TestItems implements ReadyItems<number>, AsyncIterable<number> {
   }
 
   add(item: number | 'end' | Error): void {
-    this.items.push(
-      item === 'end' ? END : item instanceof Error ? item : { done: false, value: item },
-    );
+    this.items.push(item === 'end' ? STREAM_END : item);
     const { listener } = this;
     this.listener = undefined;
     listener?.();
   }
 
-  take(): IteratorResult<number> | undefined {
+  take(): Taken<number> {
     const item = this.items.shift();
     if (item instanceof Error) throw item;
-    return item;
+    return item ?? NOT_READY;
   }
 
   onReady(listener: () => void): void {
@@ -38,14 +42,14 @@ class TestItems implements ReadyItems<number>, AsyncIterable<number> {
   async next(): Promise<IteratorResult<number>> {
     for (;;) {
       const item = this.take();
-      if (item !== undefined) return item;
+      if (item !== NOT_READY) return toIteratorResult(item);
       await new Promise<void>((resolve) => this.onReady(resolve));
     }
   }
 
   async return(): Promise<IteratorResult<number>> {
     this.isLeft = true;
-    return END;
+    return { done: true, value: undefined };
   }
 }
 

@@ -1,3 +1,10 @@
+/** What {@link ReadyItems.take} returns when the reader has to wait. */
+export const NOT_READY = Symbol('not ready');
+/** What {@link ReadyItems.take} returns at the end of the stream. */
+export const STREAM_END = Symbol('end of stream');
+/** An item, or why there is none. Not an `IteratorResult`, which would be an object for each item. */
+export type Taken<Item> = Item | typeof NOT_READY | typeof STREAM_END;
+
 /**
  * An asynchronous iterator whose items can also be taken without a promise for each of them: a
  * message of a stream passes several iterators, whose promises cost more than the message itself.
@@ -7,14 +14,22 @@ export interface ReadyItems<Item> extends AsyncIterator<Item> {
   /** False when the source of the items has no {@link take}: the reader must use `next`. */
   readonly canTake: boolean;
   /**
-   * Takes the next item, or the end, if it is there. After undefined, and before anything else, the
-   * reader calls {@link onReady}.
-   * @returns Undefined when the reader has to wait.
+   * Takes the next item, or the end, if it is there. After {@link NOT_READY}, and before anything
+   * else, the reader calls {@link onReady}.
    * @throws The failure of the stream, once. The stream has ended then.
    */
-  take(): IteratorResult<Item> | undefined;
+  take(): Taken<Item>;
   /** Runs `listener` once, never at once, when {@link take} may return something. */
   onReady(listener: () => void): void;
+}
+
+/** Returns the result of `next` for what {@link ReadyItems.take} has returned. */
+export function toIteratorResult<Item>(
+  taken: Exclude<Taken<Item>, typeof NOT_READY>,
+): IteratorResult<Item> {
+  return taken === STREAM_END
+    ? { done: true, value: undefined }
+    : { done: false, value: taken as Item };
 }
 
 /** Returns the iterator if its items can be taken. */
@@ -50,9 +65,9 @@ function takeEach<Item>(
   return new Promise((resolve, reject) => {
     const takeReady = (): void => {
       try {
-        for (let item = items.take(); item !== undefined; item = items.take()) {
-          if (item.done === true) return resolve();
-          const handled = handle(item.value);
+        for (let item = items.take(); item !== NOT_READY; item = items.take()) {
+          if (item === STREAM_END) return resolve();
+          const handled = handle(item);
           if (handled === false) return resolve();
           if (handled !== true) return void handled.then(takeReady, reject);
         }

@@ -1,7 +1,14 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { errorCodeOf } from '@cloudless/base';
-import { toReadyItems, type ReadyItems } from '@cloudless/api';
+import {
+  NOT_READY,
+  STREAM_END,
+  toIteratorResult,
+  toReadyItems,
+  type ReadyItems,
+  type Taken,
+} from '@cloudless/api';
 import { createError } from '../admission/retryable-error.js';
 import { COMPRESSIONS } from './compressions.js';
 import { ENVELOPE_HEAD_BYTES, readEnvelopeLength } from './error-responses.js';
@@ -219,25 +226,21 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
     return this.ready !== undefined;
   }
 
-  take(): IteratorResult<Uint8Array> | undefined {
+  take(): Taken<Uint8Array> {
     let isReading = false;
     try {
       while (!this.hasEnded) {
         if (this.isInspecting) return this.takeInspected();
         const envelope = this.takeEnvelope(this.pending);
-        if (envelope !== undefined) {
-          const inspected = this.startInspection(envelope);
-          if (!(inspected instanceof Uint8Array)) return undefined;
-          return { done: false, value: inspected };
-        }
+        if (envelope !== undefined) return this.startInspection(envelope);
         isReading = true;
-        const chunk = this.ready?.take();
+        const chunk = this.ready?.take() ?? STREAM_END;
         isReading = false;
-        if (chunk === undefined) return undefined;
-        const rest = this.addChunk(chunk);
-        if (rest !== undefined) return rest;
+        if (chunk === NOT_READY) return NOT_READY;
+        if (chunk === STREAM_END) return this.takeRest() ?? STREAM_END;
+        this.pending.push(chunk);
       }
-      return END;
+      return STREAM_END;
     } catch (reason) {
       this.hasEnded = true;
       if (!isReading) void this.source.return?.().catch(() => undefined);
@@ -265,8 +268,8 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
         isReading = true;
         const chunk = await this.source.next();
         isReading = false;
-        const rest = this.addChunk(chunk);
-        if (rest !== undefined) return rest;
+        if (chunk.done === true) return toIteratorResult(this.takeRest() ?? STREAM_END);
+        this.pending.push(chunk.value);
       }
       return END;
     } catch (reason) {
@@ -283,19 +286,15 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
     return END;
   }
 
-  /** @returns At the end of the body, the bytes of an incomplete envelope, if any. */
-  private addChunk(chunk: IteratorResult<Uint8Array>): IteratorResult<Uint8Array> | undefined {
-    if (chunk.done !== true) {
-      this.pending.push(chunk.value);
-      return undefined;
-    }
+  /** Ends the body. Returns the bytes of an incomplete envelope, if any. */
+  private takeRest(): Uint8Array | undefined {
     this.hasEnded = true;
     const { length } = this.pending;
-    return length > 0 ? { done: false, value: this.pending.shift(length) } : undefined;
+    return length > 0 ? this.pending.shift(length) : undefined;
   }
 
-  /** @returns Undefined when {@link takeInspected} returns the envelope later. */
-  private startInspection(envelope: Uint8Array): Uint8Array | undefined {
+  /** @returns NOT_READY when {@link takeInspected} returns the envelope later. */
+  private startInspection(envelope: Uint8Array): Uint8Array | typeof NOT_READY {
     const inspected = this.inspect(envelope);
     if (inspected instanceof Uint8Array) return inspected;
     this.isInspecting = true;
@@ -310,16 +309,16 @@ class EnvelopeIterator implements ReadyItems<Uint8Array> {
           throw reason;
         }),
     );
-    return undefined;
+    return NOT_READY;
   }
 
-  private takeInspected(): IteratorResult<Uint8Array> | undefined {
+  private takeInspected(): Uint8Array | typeof NOT_READY {
     const { inspected } = this;
-    if (inspected === undefined) return undefined;
+    if (inspected === undefined) return NOT_READY;
     this.isInspecting = false;
     this.inspected = undefined;
     this.listener = undefined;
-    return { done: false, value: inspected() };
+    return inspected();
   }
 }
 
@@ -346,38 +345,43 @@ function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding)
 
 /** Cuts a sequence of chunks into pieces of other sizes. Copies each byte at most twice. */
 class PendingBytes {
-  private chunks: Uint8Array[] = [];
+  /** The next bytes. Mostly all that are pending, so that no list is needed. */
+  private first: Uint8Array = NO_BYTES;
+  /** The chunks after `first`. */
+  private rest: Uint8Array[] = [];
   length = 0;
 
   push(chunk: Uint8Array): void {
-    this.chunks.push(chunk);
+    if (this.length === 0) this.first = chunk;
+    else this.rest.push(chunk);
     this.length += chunk.byteLength;
   }
 
   /** Returns the next bytes, at least `count`, without removing them. */
   peek(count: number): Uint8Array {
-    let first = this.chunks[0] ?? new Uint8Array();
-    while (first.byteLength < count) {
-      const [next = new Uint8Array()] = this.chunks.splice(1, 1);
-      first = this.chunks[0] = Buffer.concat([first, next]);
-    }
-    return first;
+    while (this.first.byteLength < count)
+      this.first = Buffer.concat([this.first, this.rest.shift() ?? NO_BYTES]);
+    return this.first;
   }
 
   /** Removes and returns the next bytes. At least `count` must be pending, as in `peek`. */
   shift(count: number): Uint8Array {
-    const first = this.chunks[0] ?? new Uint8Array();
-    const whole = first.byteLength >= count ? first : Buffer.concat(this.chunks);
-    this.chunks = first.byteLength >= count ? this.chunks : [whole];
-    this.length -= count;
-    if (whole.byteLength === count) {
-      this.chunks.shift();
-      return whole;
+    if (this.first.byteLength < count) {
+      this.first = Buffer.concat([this.first, ...this.rest]);
+      this.rest = [];
     }
-    this.chunks[0] = whole.subarray(count);
-    return whole.subarray(0, count);
+    const { first } = this;
+    this.length -= count;
+    if (first.byteLength === count) {
+      this.first = this.rest.shift() ?? NO_BYTES;
+      return first;
+    }
+    this.first = first.subarray(count);
+    return first.subarray(0, count);
   }
 }
+
+const NO_BYTES = new Uint8Array();
 
 function encodeEnvelope(flags: number, data: Uint8Array): Uint8Array {
   const head = Buffer.alloc(ENVELOPE_HEAD_BYTES);

@@ -1,7 +1,13 @@
 import { constants, type Http2ServerRequest } from 'node:http2';
 import { finished, type Readable } from 'node:stream';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
-import type { ReadyItems } from '@cloudless/api';
+import {
+  NOT_READY,
+  STREAM_END,
+  toIteratorResult,
+  type ReadyItems,
+  type Taken,
+} from '@cloudless/api';
 import type { Clock, Log } from '@cloudless/base';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
@@ -42,16 +48,16 @@ class RequestChunks implements ReadyItems<Uint8Array> {
 
   constructor(private readonly request: Http2ServerRequest) {}
 
-  take(): IteratorResult<Uint8Array> | undefined {
+  take(): Taken<Uint8Array> {
     const { request } = this;
     this.removeListeners ??= this.addListeners();
     const chunk = request.destroyed ? null : (request.read() as Uint8Array | null);
-    if (chunk !== null) return { done: false, value: chunk };
-    if (this.end === undefined) return undefined;
+    if (chunk !== null) return chunk;
+    if (this.end === undefined) return NOT_READY;
     const { error } = this.end;
     this.close();
     if (error !== undefined) throw error;
-    return END;
+    return STREAM_END;
   }
 
   onReady(listener: () => void): void {
@@ -61,7 +67,7 @@ class RequestChunks implements ReadyItems<Uint8Array> {
   async next(): Promise<IteratorResult<Uint8Array>> {
     for (;;) {
       const item = this.take();
-      if (item !== undefined) return item;
+      if (item !== NOT_READY) return toIteratorResult(item);
       await new Promise<void>((resolve) => this.onReady(resolve));
     }
   }
