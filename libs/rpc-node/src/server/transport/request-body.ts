@@ -36,11 +36,18 @@ export function toRequestBody(request: AnyRequest): AsyncIterable<Uint8Array> {
 const END: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
 /**
- * The chunks of an HTTP/2 request, as the iterator of the request yields them when it does not
- * destroy the request. They can be taken without a promise for each.
+ * The chunks of an HTTP/2 request, which can be taken without a promise for each. Reads the HTTP/2
+ * stream itself: the request of Node.js is a second stream on top, which would schedule three
+ * callbacks for each chunk.
  */
 class RequestChunks implements ReadyItems<Uint8Array> {
   readonly canTake = true;
+  /** The next chunk. */
+  private chunk: Uint8Array | undefined;
+  /** The chunks after the next one, while the reader is slower than the client. */
+  private readonly laterChunks: Uint8Array[] = [];
+  private unreadBytes = 0;
+  private isPaused = false;
   /** Undefined until the request has ended or failed. */
   private end: { readonly error?: unknown } | undefined;
   private removeListeners: (() => void) | undefined;
@@ -49,10 +56,12 @@ class RequestChunks implements ReadyItems<Uint8Array> {
   constructor(private readonly request: Http2ServerRequest) {}
 
   take(): Taken<Uint8Array> {
-    const { request } = this;
     this.removeListeners ??= this.addListeners();
-    const chunk = request.destroyed ? null : (request.read() as Uint8Array | null);
-    if (chunk !== null) return chunk;
+    const { chunk } = this;
+    if (chunk !== undefined) {
+      this.removeChunk(chunk);
+      return chunk;
+    }
     if (this.end === undefined) return NOT_READY;
     const { error } = this.end;
     this.close();
@@ -80,28 +89,64 @@ class RequestChunks implements ReadyItems<Uint8Array> {
 
   private addListeners(): () => void {
     const { request } = this;
-    const notify = (): void => {
-      const { listener } = this;
-      this.listener = undefined;
-      listener?.();
+    const { stream } = request;
+    let isComplete = false;
+    const onEnd = (): void => {
+      isComplete = true;
+      request.read(); // Without a read, the request would not emit its own `end`.
     };
-    request.on('readable', notify);
+    stream.on('data', this.onChunk).once('end', onEnd);
     const stopWaiting = finished(request as Readable, { writable: false }, (error) => {
-      this.end = (error ?? undefined) === undefined ? {} : { error };
-      notify();
+      const isCut = !isComplete && this.chunk !== undefined;
+      const failure = error ?? (isCut ? new Error('the request was reset') : undefined);
+      this.end = failure === undefined ? {} : { error: failure };
+      this.notify();
     });
     return () => {
-      request.off('readable', notify);
+      stream.off('data', this.onChunk).off('end', onEnd);
+      if (!isComplete) stream.pause();
       stopWaiting();
     };
   }
 
+  private readonly onChunk = (chunk: Uint8Array): void => {
+    if (this.chunk === undefined) this.chunk = chunk;
+    else this.laterChunks.push(chunk);
+    this.unreadBytes += chunk.byteLength;
+    this.notify();
+    if (this.unreadBytes < MAX_UNREAD_BYTES || this.isPaused) return;
+    this.isPaused = true;
+    this.request.stream.pause();
+  };
+
+  private removeChunk(chunk: Uint8Array): void {
+    this.chunk = this.laterChunks.shift();
+    this.unreadBytes -= chunk.byteLength;
+    if (!this.isPaused || this.unreadBytes > 0) return;
+    this.isPaused = false;
+    this.request.stream.resume();
+  }
+
+  private notify(): void {
+    const { listener } = this;
+    this.listener = undefined;
+    listener?.();
+  }
+
   private close(): void {
     this.end = {};
+    this.chunk = undefined;
+    this.laterChunks.length = 0;
     this.removeListeners?.();
     this.removeListeners = () => undefined;
   }
 }
+
+/**
+ * Bytes that a reader may leave unread before the stream is paused, and with it the client, once its
+ * flow control window is used up. As in streams of Node.js.
+ */
+const MAX_UNREAD_BYTES = 16 * 1024;
 
 /**
  * Closes a request whose body is not complete in time. The time runs from the head of the request,
@@ -162,6 +207,7 @@ function isClientStreaming(method: UniversalHandler['method']): boolean {
 }
 
 function discardBody(request: AnyRequest): void {
+  if ('stream' in request) request.stream.removeAllListeners('data'); // of RequestChunks
   request.removeAllListeners('readable').on('data', () => undefined);
   request.resume();
 }
