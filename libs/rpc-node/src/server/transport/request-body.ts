@@ -90,21 +90,16 @@ class RequestChunks implements ReadyItems<Uint8Array> {
   private addListeners(): () => void {
     const { request } = this;
     const { stream } = request;
-    let isComplete = false;
-    const onEnd = (): void => {
-      isComplete = true;
-      request.read(); // Without a read, the request would not emit its own `end`.
-    };
+    // Without a read, the request would not emit its own `end`.
+    const onEnd = (): void => void request.read();
     stream.on('data', this.onChunk).once('end', onEnd);
     const stopWaiting = finished(request as Readable, { writable: false }, (error) => {
-      const isCut = !isComplete && this.chunk !== undefined;
-      const failure = error ?? (isCut ? new Error('the request was reset') : undefined);
-      this.end = failure === undefined ? {} : { error: failure };
+      this.end = (error ?? undefined) === undefined ? {} : { error };
       this.notify();
     });
     return () => {
       stream.off('data', this.onChunk).off('end', onEnd);
-      if (!isComplete) stream.pause();
+      if (!request.readableEnded) stream.pause();
       stopWaiting();
     };
   }
@@ -207,7 +202,8 @@ function isClientStreaming(method: UniversalHandler['method']): boolean {
 }
 
 function discardBody(request: AnyRequest): void {
-  if ('stream' in request) request.stream.removeAllListeners('data'); // of RequestChunks
+  // RequestChunks reads the stream; the request then adds a listener of its own.
+  if ('stream' in request) request.stream.removeAllListeners('data');
   request.removeAllListeners('readable').on('data', () => undefined);
   request.resume();
 }
