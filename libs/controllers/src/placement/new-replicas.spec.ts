@@ -78,6 +78,10 @@ describe('NewReplicaPlacer', () => {
       'placed 40 replicas',
     ]);
     expect(new Set(bed.replicas().map(({ slot }) => slot)).size).toBe(130);
+    // The orders of each commit are newer than all commits before.
+    const orders = bed.replicas().map(({ orderRevision }) => orderRevision);
+    expect([...new Set(orders)].map((order) => orders.indexOf(order))).toEqual([0, 45, 90]);
+    expect(orders).toEqual([...orders].sort((a, b) => Number(a - b)));
   });
 
   it('places what fits, and lets the placer refuse the rest with the reason', async () => {

@@ -8,7 +8,6 @@ import type {
 import {
   noMeter,
   replicaIdOf,
-  toNodeId,
   toWorkloadId,
   type Clock,
   type Counter,
@@ -21,12 +20,12 @@ import type {
   Stored,
   Transaction,
 } from '@cloudless/cluster-state';
-import type { Cluster, Placement } from '@cloudless/scheduler';
+import type { Cluster, Placement, ReplicaOnNode } from '@cloudless/scheduler';
 import { refreshReservation, reservePlacements } from './cluster-model.js';
 import type { PendingBatches } from './pending-batches.js';
 import { findLeftNodes } from './place-away.js';
 import { createPlacementCounter } from './placement-counter.js';
-import { createPlacedEvent, toDecisionId } from './placement-events.js';
+import { createPlacedEvent, toDecisionId, type PlacedReplica } from './placement-events.js';
 import { MAX_PLACED_PER_DECISION } from './placement-writer.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
@@ -97,24 +96,24 @@ export class NewReplicaPlacer {
       // The placer meets the same failure, and records the failure as the reason of the replicas.
       return undefined;
     }
-    const chosen = placements.flatMap((placement): readonly ChosenNode[] => {
+    const chosen: ChosenNode[] = [];
+    for (const placement of placements) {
       const node = placement.placed ? view.node(placement.nodeId) : undefined;
-      return placement.placed && node !== undefined ? [{ node, score: placement.score }] : [];
-    });
+      if (!placement.placed || node === undefined) continue;
+      const { nodeId, score } = placement;
+      // A decision numbers its replicas one after the other.
+      const sequence = Number(nextControl.nextSequence) + chosen.length;
+      const replicaId = replicaIdOf(toWorkloadId(uid), sequence);
+      chosen.push({ replicaId, nodeId, node, score });
+    }
     if (chosen.length === 0) return undefined;
-    // A decision numbers its replicas one after the other.
-    const replicas = chosen.map(({ node }, index) => ({
-      replicaId: replicaIdOf(toWorkloadId(uid), Number(nextControl.nextSequence) + index),
-      nodeId: toNodeId(node.value.id),
-    }));
-    reservePlacements(cluster, { workload: workload.value, template }, replicas);
+    reservePlacements(cluster, { workload: workload.value, template }, chosen);
     return new NewPlacement(
       {
         ...{ ...this.deps, placements: this.placements, inProgress: this.inProgress },
         ...{ view, workload: workload.value },
       },
       chosen,
-      replicas.map(({ replicaId }) => replicaId),
     );
   }
 }
@@ -133,16 +132,13 @@ interface NewPlacementDeps extends NewReplicaPlacerDeps {
 export class NewPlacement {
   /** Number of chosen nodes that transactions have taken. */
   private taken = 0;
-  /** Ids of the replicas whose nodes are reserved and not committed. */
-  private readonly uncommitted: Set<string>;
+  /** Number of replicas that were committed with their nodes. */
+  private committed = 0;
 
-  /** @param replicaIds - Ids of the replicas that get the chosen nodes. */
   constructor(
     private readonly deps: NewPlacementDeps,
     private readonly chosen: readonly ChosenNode[],
-    replicaIds: readonly string[],
   ) {
-    this.uncommitted = new Set(replicaIds);
     deps.inProgress.add(this);
   }
 
@@ -151,26 +147,36 @@ export class NewPlacement {
     return this.taken >= this.chosen.length;
   }
 
-  /** Returns the nodes of the next `count` replicas, which one transaction creates. */
-  take(count: number): PlacedCreation {
-    const chosen = this.chosen.slice(this.taken, this.taken + count);
-    this.taken += chosen.length;
-    return new PlacedCreation(this.deps, chosen, (replicas) => {
-      for (const { id } of replicas) this.uncommitted.delete(id);
-      if (this.uncommitted.size === 0) this.deps.inProgress.delete(this);
-    });
+  /** Begins with the next transaction. Call this method when the one before is committed. */
+  begin(): PlacedCreation {
+    return new PlacedCreation(this.deps, this);
+  }
+
+  /** Returns the node for the next replica; undefined when no node fits. */
+  takeNode(): ChosenNode | undefined {
+    const node = this.chosen[this.taken];
+    if (node !== undefined) this.taken += 1;
+    return node;
+  }
+
+  /** Keeps the reservations of the next `count` replicas, which were committed. */
+  confirm(count: number): void {
+    this.committed += count;
+    if (this.committed === this.chosen.length) this.deps.inProgress.delete(this);
   }
 
   /** Gives back all reservations of replicas that were not committed. */
   close(): void {
     const { state, cluster, inProgress } = this.deps;
-    for (const id of this.uncommitted) refreshReservation(cluster, state.view(), id);
-    this.uncommitted.clear();
+    for (const { replicaId } of this.chosen.slice(this.committed))
+      refreshReservation(cluster, state.view(), replicaId);
+    this.committed = this.chosen.length;
     inProgress.delete(this);
   }
 }
 
-interface ChosenNode {
+/** A node for a new replica. */
+export interface ChosenNode extends ReplicaOnNode {
   /** The node as of the decision. */
   readonly node: Stored<NodeRecord>;
   readonly score: number;
@@ -183,33 +189,45 @@ type PlacedCreationDeps = Pick<
 
 /** The nodes of the replicas that one transaction creates. */
 export class PlacedCreation {
+  private readonly chosen: ChosenNode[] = [];
   private placed: readonly ReplicaRecord[] = [];
 
-  /** @param onCommitted - Receives the replicas that were committed with their nodes. */
+  /**
+   * A store without the creation is recognised by an order that is newer than the store. So the order
+   * has the earliest revision that the commit can get, and not that of the decision.
+   */
+  private readonly orderRevision: bigint;
+
   constructor(
     private readonly deps: PlacedCreationDeps,
-    private readonly chosen: readonly ChosenNode[],
-    private readonly onCommitted: (replicas: readonly ReplicaRecord[]) => void,
-  ) {}
+    private readonly source: Pick<NewPlacement, 'takeNode' | 'confirm'>,
+  ) {
+    this.orderRevision = deps.view.revision + 1n;
+  }
 
   /** Number of replicas with a node. */
   get size(): number {
     return this.chosen.length;
   }
 
-  /** Returns the fields for the record of the replica with this index; none when no node fits. */
-  getFields(index: number): Partial<ReplicaRecord> {
-    const node = this.chosen[index]?.node;
-    if (node === undefined) return {};
-    // A store without the creation is recognised by an order that is newer than the store. So the
-    // order has the earliest revision that the commit can get, and not that of the decision.
-    const orderRevision = this.deps.view.revision + 1n;
-    return { nodeId: node.value.id, phase: Phase.ASSIGNED, reason: '', orderRevision };
+  /** Returns the node for the next replica of the transaction; undefined when no node fits. */
+  takeNode(): ChosenNode | undefined {
+    const node = this.source.takeNode();
+    if (node !== undefined) this.chosen.push(node);
+    return node;
+  }
+
+  /** Sets the node of a new replica that is in no transaction yet. */
+  assignNode(replica: ReplicaRecord, { nodeId }: ChosenNode): void {
+    replica.nodeId = nodeId;
+    replica.phase = Phase.ASSIGNED;
+    replica.reason = '';
+    replica.orderRevision = this.orderRevision;
   }
 
   /**
    * Adds the conditions and the event of the placement to the transaction that creates the replicas.
-   * @param created - The new replicas, with the fields of {@link getFields}.
+   * @param created - The new replicas: first those with the nodes of {@link takeNode}, in this order.
    * @param causedBy - The event about the creation.
    */
   addTo(
@@ -221,10 +239,11 @@ export class PlacedCreation {
     this.placed = created.slice(0, this.chosen.length);
     if (this.placed.length === 0) return;
     // A node that was cordoned, changed or removed since the decision may no longer fit.
-    for (const { node } of this.chosen) transaction.require('node', node.value.id, node);
-    const placed = this.placed.map((replica, index) => ({
-      ...{ replica, nodeId: replica.nodeId, score: this.chosen[index]?.score ?? 0 },
-    }));
+    for (const { nodeId, node } of this.chosen) transaction.require('node', nodeId, node);
+    const placed = this.placed.map((replica, index): PlacedReplica => {
+      const score = this.chosen[index]?.score ?? 0;
+      return { replica, nodeId: replica.nodeId, score };
+    });
     const decisionId = toDecisionId(view, workload);
     transaction.event(createPlacedEvent({ view, workload, decisionId, causedBy }, placed));
   }
@@ -239,6 +258,6 @@ export class PlacedCreation {
     for (const replica of this.placed) this.deps.recordsBeingPlaced?.delete(replica);
     if (!isCommitted) return;
     this.deps.placements.add(this.placed.length, { result: 'placed' });
-    this.onCommitted(this.placed);
+    this.source.confirm(this.placed.length);
   }
 }

@@ -27,13 +27,7 @@ export interface AppliedSteps extends ReplicaSteps {
   readonly placement: PlacedCreation | undefined;
 }
 
-/** A replica to create: all that differs between the replicas of one version. */
-interface Creation {
-  readonly version: number;
-  readonly slot: number;
-  /** The one node that the replica is for; empty: any node. */
-  readonly onlyNodeId: string;
-}
+type CreateStep = Extract<RolloutStep, { readonly kind: 'createReplica' }>;
 
 /**
  * The steps of one decision, which are added to one transaction after the other. Any prefix of a
@@ -93,12 +87,13 @@ export class StepQueue {
    * @param createsOnly - True to stop before the first step that is no creation.
    */
   apply(pass: WorkloadPass, createsOnly = false): AppliedSteps {
-    const creations: Creation[] = [];
+    const created: ReplicaRecord[] = [];
     const stopped: ReplicaRecord[] = [];
     let retryDelayMs: number | undefined;
     this.preparePlacement(pass);
-    const limit = this.placement === undefined ? MAX_REPLICA_WRITES : MAX_PLACED_PER_COMMIT;
-    for (; creations.length + stopped.length < limit; this.next += 1) {
+    const placement = this.placement?.begin();
+    const limit = placement === undefined ? MAX_REPLICA_WRITES : MAX_PLACED_PER_COMMIT;
+    for (; created.length + stopped.length < limit; this.next += 1) {
       const step = this.steps[this.next];
       if (step === undefined || (createsOnly && step.kind !== 'createReplica')) break;
       if (step.kind === 'createReplica') {
@@ -107,7 +102,7 @@ export class StepQueue {
         );
         const waitMs = this.backoffs.getWaitMs(slot);
         if (waitMs > 0) retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
-        else creations.push({ version: step.version, slot, onlyNodeId: step.nodeId ?? '' });
+        else created.push(this.createReplica(pass, step, slot, placement));
       } else if (step.kind === 'stopReplica') {
         const replica = this.byId.get(step.replicaId);
         if (replica === undefined) continue;
@@ -115,10 +110,6 @@ export class StepQueue {
         stopped.push(replica.value);
       }
     }
-    const placement = this.placement?.take(creations.length);
-    const created = creations.map((creation, index) =>
-      this.createReplica(pass, creation, placement?.getFields(index)),
-    );
     return { created, stopped, retryDelayMs, placement };
   }
 
@@ -137,10 +128,12 @@ export class StepQueue {
     this.placement = this.newReplicas?.choose(pass, version, this.steps.length - this.next);
   }
 
+  /** @param placement - Undefined when the placer chooses the node after the creation. */
   private createReplica(
     pass: WorkloadPass,
-    { version, slot, onlyNodeId }: Creation,
-    placed: Partial<ReplicaRecord> = {},
+    { version, nodeId: onlyNodeId = '' }: CreateStep,
+    slot: number,
+    placement: PlacedCreation | undefined,
   ): ReplicaRecord {
     const { transaction, nextControl, workload } = pass;
     const sequence = nextControl.nextSequence;
@@ -150,8 +143,11 @@ export class StepQueue {
       blueprint = createBlueprint(pass, version, this.now.wallTimeMs);
       this.blueprints.set(version, blueprint);
     }
-    const id = replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence));
-    const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId, ...placed });
+    const node = placement?.takeNode();
+    // The model of the scheduler keeps the id too: the same text takes no memory twice.
+    const id = node?.replicaId ?? replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence));
+    const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId });
+    if (node !== undefined) placement?.assignNode(replica, node);
     transaction.createReplica(replica);
     return replica;
   }
@@ -308,6 +304,7 @@ function findSlotsOfNodes(
 /** Allocates slots that no replica occupies, lowest first. */
 class FreeSlots {
   private readonly occupied: Set<number>;
+  /** No slot below this one is free, except reserved ones. */
   private lowest = 0;
 
   /**
@@ -322,15 +319,18 @@ class FreeSlots {
     this.occupied = new Set(replicas.map(({ slot }) => slot));
   }
 
-  /** Returns `preferred` when it is free, else the lowest free slot. */
+  /**
+   * Returns `preferred` when it is free, else the lowest free slot.
+   * @param preferred - A reserved slot.
+   */
   allocate(preferred?: number): number {
     if (preferred !== undefined && !this.occupied.has(preferred)) {
       this.occupied.add(preferred);
       return preferred;
     }
     while (!this.isFree(this.lowest)) this.lowest += 1;
-    this.occupied.add(this.lowest);
-    return this.lowest;
+    this.lowest += 1;
+    return this.lowest - 1;
   }
 
   private isFree(slot: number): boolean {
