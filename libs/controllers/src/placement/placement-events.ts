@@ -31,11 +31,12 @@ export function toDecisionId(
 export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
   const counts = new Map<string, number>();
   for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
-  const distribution = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
+  const distribution: string[] = [];
+  counts.forEach((count, nodeId) => distribution.push(`${count} on ${nodeId}`));
   return {
     severity: Severity.INFO,
     reason: 'ReplicasPlaced',
-    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${distribution}`,
+    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${distribution.join(', ')}`,
     ...(counts.size === 1 ? { nodeId: placed[0]?.nodeId ?? '' } : {}),
     ...describeSubject(
       facts,
@@ -85,14 +86,21 @@ function describeSubject(
  */
 function explainScores(placed: readonly PlacedReplica[]): string {
   const [first] = placed;
-  const scores = placed.map(({ score }) => score);
-  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) =>
-    score.toFixed(3),
-  );
   if (first === undefined) return '';
+  const [lowest, highest] = findRange(placed).map((score) => score.toFixed(3));
   if (first.replica.onlyNodeId !== '')
     return `each goes to the one node that it is for, which fits; scores from ${lowest} to ${highest}`;
   return placed.length === 1
     ? `${first.nodeId} was the best node that fits, with a score of ${highest}`
     : `each went to the best node that fitted it, with scores from ${lowest} to ${highest}`;
+}
+
+/** Returns the lowest and the highest score. */
+function findRange(placed: readonly PlacedReplica[]): readonly [number, number] {
+  let [lowest, highest] = [Infinity, -Infinity];
+  for (const { score } of placed) {
+    lowest = Math.min(lowest, score);
+    highest = Math.max(highest, score);
+  }
+  return [lowest, highest];
 }

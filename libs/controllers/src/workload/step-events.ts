@@ -67,14 +67,16 @@ export class StepEvents {
   private addCreated(pass: WorkloadPass, created: readonly ReplicaRecord[]): EventInit | undefined {
     const { view, workload } = pass;
     const facts = (this.facts ??= findCreateFacts(this.pass, this.observed));
-    const change = findChangeEvent(view, workload.value);
-    const eviction = selectNewest(
+    const common = selectNewest(
+      findChangeEvent(view, workload.value),
       ...facts.evictedFrom.map((nodeId) => findEvictionEvent(view, { nodeId })),
     );
     const findCause = ({ slot }: ReplicaRecord): Event | undefined =>
-      selectNewest(change, eviction, findEndEvent(view, facts.newestEnded.get(slot)));
+      selectNewest(common, findEndEvent(view, facts.newestEnded.get(slot)));
+    const replacesEnded = facts.newestEnded.size > 0;
+    const groups = replacesEnded ? groupByCause(created, findCause) : new Map([[common, created]]);
     let first: EventInit | undefined;
-    for (const [cause, replicas] of groupByCause(created, findCause)) {
+    for (const [cause, replicas] of groups) {
       const versions = this.countVersions(pass, replicas, facts.present);
       const present = [...facts.present.values()].reduce((sum, count) => sum + count, 0);
       const counts = { created: versions, present, staying: facts.leaving + present };
@@ -200,7 +202,7 @@ function addEvent(
 ): EventInit {
   const { namespace, name, requestId } = pass.workload.value;
   const [first] = replicas;
-  const nodes = new Set(replicas.map(({ nodeId }) => nodeId));
+  const areOnOneNode = replicas.every(({ nodeId }) => nodeId === first?.nodeId);
   const event: EventInit = {
     severity: Severity.INFO,
     category: Category.ROLLOUT,
@@ -210,7 +212,7 @@ function addEvent(
     workload: name,
     replicaIds: replicas.map(({ id }) => id),
     ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
-    ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
+    ...(areOnOneNode ? { nodeId: first?.nodeId ?? '' } : {}),
     decision: { id: pass.decisionId, why },
     causedBy: cause,
     // The event of the user's change may have been removed. Then the request id identifies the
