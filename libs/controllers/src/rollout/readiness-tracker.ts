@@ -100,11 +100,13 @@ export class ReadinessTracker {
     const replica = after ?? before;
     if (replica === undefined) return;
     const { id, uid, sequence } = replica;
+    const isWanted = after?.desiredRunning === true;
+    if (!isWanted) this.lastReadyMs.delete(id);
+    // Most changes are on the way to readiness: there is no time before, and none after.
+    if (before?.ready !== true && after?.ready !== true) return;
     const times = this.readySince.get(uid);
     const since = times?.get(Number(sequence));
     for (const former of this.frozen) keepFirst(former, replica, since);
-    const isWanted = after?.desiredRunning === true;
-    if (!isWanted) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
       if (since === undefined) return;
       if (isWanted) this.lastReadyMs.set(id, Math.max(0, Math.floor(this.clock.now() - since)));
