@@ -1,5 +1,5 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { Taint_Effect as Effect, type Toleration } from '@cloudless/api';
+import { Taint_Effect as Effect } from '@cloudless/api';
 import type { ControlRecord, DrainRecord, NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import { toEffectiveNode, toTaintKey, type ClusterView } from '@cloudless/cluster-state';
 import { isTolerated } from '@cloudless/scheduler';
@@ -37,11 +37,9 @@ export function findEviction(
   const node = replica.nodeId === '' ? undefined : view.node(replica.nodeId)?.value;
   if (node === undefined) return NOT_EVICTED;
   if (node.draining) return evictForDrain(node.drain, nowMs);
-  const remainingMs = getRemainingTolerationMs(
-    node,
-    () => view.version(replica.uid, replica.version)?.template?.placement?.tolerations,
-    nowMs,
-  );
+  // Most nodes have no taint.
+  if (node.taints.length === 0 && (node.hello?.taints.length ?? 0) === 0) return NOT_EVICTED;
+  const remainingMs = getRemainingTolerationMs(view, replica, node, nowMs);
   if (remainingMs <= 0) return { draining: true, forced: false };
   return Number.isFinite(remainingMs) ? { ...NOT_EVICTED, changesInMs: remainingMs } : NOT_EVICTED;
 }
@@ -108,20 +106,19 @@ function evictForDrain(drain: DrainRecord | undefined, nowMs: number): Eviction 
 /**
  * Returns the milliseconds for which a replica may still stay under the NO_EXECUTE taints of its
  * node: 0 when the replica has to leave, `Infinity` without a limit.
- * @param getTolerations - Called only when the node has such a taint, as most nodes have none.
  */
 function getRemainingTolerationMs(
+  view: Pick<ClusterView, 'version'>,
+  replica: Pick<ReplicaRecord, 'uid' | 'version'>,
   node: NodeRecord,
-  getTolerations: () => readonly Toleration[] | undefined,
   nowMs: number,
 ): number {
-  if (node.taints.length === 0 && (node.hello?.taints ?? []).length === 0)
-    return Number.POSITIVE_INFINITY;
   const taints = toEffectiveNode(node).taints.filter(
     (taint) => taint.effect === Effect.NO_EXECUTE && isSupportedTaint(taint),
   );
   if (taints.length === 0) return Number.POSITIVE_INFINITY;
-  const tolerations = getTolerations() ?? [];
+  const { template } = view.version(replica.uid, replica.version) ?? {};
+  const tolerations = template?.placement?.tolerations ?? [];
   return Math.min(
     ...taints.map((taint) => {
       const periodsMs = tolerations

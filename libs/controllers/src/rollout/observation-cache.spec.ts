@@ -40,11 +40,19 @@ class TestWorld {
     };
   }
 
-  observe(replicas: readonly ReplicaRecord[], uid = 'w', minReadyMs = 0): RolloutReplica[] {
-    return this.cache.observe(uid, minReadyMs, replicas, (replica) => {
+  observe(
+    replicas: readonly ReplicaRecord[],
+    uid = 'w',
+    minReadyMs = 0,
+  ): readonly RolloutReplica[] {
+    const changing = new Set<RolloutReplica>();
+    const observe = (replica: ReplicaRecord): RolloutReplica => {
       this.observed += 1;
-      return { observed: this.look(replica), changesOnlyByRecord: replica.reason === '' };
-    });
+      const observed = this.look(replica);
+      if (replica.reason !== '') changing.add(observed);
+      return observed;
+    };
+    return this.cache.observe(uid, minReadyMs, replicas, { observe, changing });
   }
 }
 

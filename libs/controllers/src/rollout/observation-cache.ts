@@ -24,8 +24,19 @@ interface KeptObservations {
   readonly nodeChanges: number;
   readonly livenessChanges: number;
   readonly records: readonly ReplicaRecord[];
-  /** Undefined for a replica whose observation changes by time alone. */
-  readonly observations: readonly (RolloutReplica | undefined)[];
+  readonly observations: readonly RolloutReplica[];
+  /** See {@link Observer.changing}. */
+  readonly changing: ReadonlySet<RolloutReplica>;
+}
+
+/** Observes the replicas of one workload at one moment. */
+export interface Observer {
+  observe(replica: ReplicaRecord): RolloutReplica;
+  /**
+   * The observations that change although the record and the node of the replica stay the same. Few
+   * do, so an observation needs no mark of its own.
+   */
+  readonly changing: ReadonlySet<RolloutReplica>;
 }
 
 /**
@@ -66,41 +77,31 @@ export class ObservationCache {
   }
 
   /**
-   * Observes replicas of a workload, in ascending order of their sequence numbers.
-   * @param observe - Observes one replica. `changesOnlyByRecord`: only a change of the record or of the node
-   *   of the replica changes the observation.
+   * Observes replicas of a workload.
+   * @param replicas - In ascending order of their sequence numbers.
    */
   observe(
     uid: string,
     minReadyMs: number,
     replicas: readonly ReplicaRecord[],
-    observe: (replica: ReplicaRecord) => {
-      readonly observed: RolloutReplica;
-      readonly changesOnlyByRecord: boolean;
-    },
-  ): RolloutReplica[] {
+    observer: Observer,
+  ): readonly RolloutReplica[] {
     const former = this.byWorkload.get(uid);
     const kept = former?.minReadyMs === minReadyMs ? former : undefined;
-    const observations: (RolloutReplica | undefined)[] = [];
-    const result: RolloutReplica[] = [];
     let next = 0;
-    for (const replica of replicas) {
-      if (kept !== undefined) next = findPosition(kept.records, next, replica);
-      const known =
-        kept?.records[next] === replica && this.isCurrent(kept, replica.nodeId)
-          ? kept.observations[next]
-          : undefined;
-      if (known !== undefined) {
-        result.push(known);
-        observations.push(known);
-        continue;
-      }
-      const { observed, changesOnlyByRecord } = observe(replica);
-      result.push(observed);
-      observations.push(changesOnlyByRecord ? observed : undefined);
-    }
-    this.keep(uid, { minReadyMs, records: replicas, observations });
-    return result;
+    const observations = replicas.map((replica) => {
+      if (kept === undefined) return observer.observe(replica);
+      next = findPosition(kept.records, next, replica);
+      const known = kept.records[next] === replica ? kept.observations[next] : undefined;
+      return known !== undefined &&
+        !kept.changing.has(known) &&
+        this.isCurrent(kept, replica.nodeId)
+        ? known
+        : observer.observe(replica);
+    });
+    const { changing } = observer;
+    this.keep(uid, { minReadyMs, records: replicas, observations, changing });
+    return observations;
   }
 
   /** Returns true when the node of a replica is unchanged since the replica was observed. */
@@ -113,7 +114,7 @@ export class ObservationCache {
 
   private keep(
     uid: string,
-    kept: Pick<KeptObservations, 'minReadyMs' | 'records' | 'observations'>,
+    kept: Pick<KeptObservations, 'minReadyMs' | 'records' | 'observations' | 'changing'>,
   ): void {
     this.forget(uid);
     this.observed += kept.records.length;

@@ -5,7 +5,7 @@ import type { RolloutReplica } from '@cloudless/rollout';
 import { findEviction, findRequestedEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
-import type { ObservationCache } from './observation-cache.js';
+import type { ObservationCache, Observer } from './observation-cache.js';
 import type { ReadinessTracker } from './readiness-tracker.js';
 
 export interface ReplicaSources {
@@ -14,18 +14,12 @@ export interface ReplicaSources {
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
 }
 
-/** A replica as the planner sees it. */
-interface Observation {
-  readonly observed: RolloutReplica;
-  /** True when only a change of the record or of the node of the replica changes `observed`. */
-  readonly changesOnlyByRecord: boolean;
-}
-
 /**
  * Converts the live replicas of one workload to the input of the rollout planner, at one moment. A
  * pass converts every replica of the workload, so facts that replicas share are found once.
  */
-export class ReplicaObserver {
+export class ReplicaObserver implements Observer {
+  readonly changing = new Set<RolloutReplica>();
   /** The canonical version of each version. */
   private readonly canonical = new Map<number, number>();
   private readonly requested: ReturnType<typeof findRequestedEviction>;
@@ -56,16 +50,17 @@ export class ReplicaObserver {
    * numbers.
    * @param cache - Keeps what does not change until the next pass. Default: observes all replicas.
    */
-  observeAll(replicas: readonly ReplicaRecord[], cache?: ObservationCache): RolloutReplica[] {
+  observeAll(
+    replicas: readonly ReplicaRecord[],
+    cache?: ObservationCache,
+  ): readonly RolloutReplica[] {
     // A request ends by time alone, for all replicas that it names.
     if (cache === undefined || this.requested.replicaIds.size > 0)
-      return replicas.map((replica) => this.observe(replica).observed);
-    return cache.observe(this.uid, this.times.minReadyMs, replicas, (replica) =>
-      this.observe(replica),
-    );
+      return replicas.map((replica) => this.observe(replica));
+    return cache.observe(this.uid, this.times.minReadyMs, replicas, this);
   }
 
-  private observe(replica: ReplicaRecord): Observation {
+  observe(replica: ReplicaRecord): RolloutReplica {
     const { sources, requested } = this;
     const { minReadyMs, nowMs } = this.times;
     const { id, nodeId, desiredRunning } = replica;
@@ -79,7 +74,7 @@ export class ReplicaObserver {
     // A replica that is ready for some time is on a node with a live session.
     const onSilentNode =
       readyForMs === undefined && nodeId !== '' && !sources.nodes.isAlive(nodeId);
-    const observed: RolloutReplica = {
+    const found: RolloutReplica = {
       id: toReplicaId(id),
       version: this.toCanonical(replica.version),
       // A stopping replica that still serves counts as a part of the current batch.
@@ -95,13 +90,12 @@ export class ReplicaObserver {
       createdSequence: Number(replica.sequence),
       nodeId: nodeId === '' ? replica.onlyNodeId : nodeId,
     };
+    const observed = isUnplaceable(replica) ? { ...found, unplaced: replica.reason } : found;
     const isWaiting = readyForMs !== undefined && !isAvailable;
     // The deadline of a drain and the end of a toleration change an eviction by time alone.
     const mayChange = eviction.draining || eviction.changesInMs !== undefined;
-    return {
-      observed: isUnplaceable(replica) ? { ...observed, unplaced: replica.reason } : observed,
-      changesOnlyByRecord: !isWaiting && !mayChange && !isRequested,
-    };
+    if (isWaiting || mayChange || isRequested) this.changing.add(observed);
+    return observed;
   }
 
   private toCanonical(version: number): number {

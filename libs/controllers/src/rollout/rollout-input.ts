@@ -93,9 +93,10 @@ export function toRolloutInput(
     workload.deletionRequestedAt === undefined
       ? findGlobalTargets(sources, workload, replicas)
       : undefined;
-  const rolloutReplicas = observer.observeAll(replicas.filter(isLive), sources.observations);
-  for (const replica of findFinishedOfActiveVersion(sources.view, workload, replicas))
-    rolloutReplicas.push(replica);
+  const live = replicas.every(isLive) ? replicas : replicas.filter(isLive);
+  const observations = observer.observeAll(live, sources.observations);
+  const finished = findFinishedOfActiveVersion(sources.view, workload, replicas);
+  const rolloutReplicas = finished.length === 0 ? observations : [...observations, ...finished];
   const observed: RolloutObserved =
     targets === undefined
       ? { ...resolveSpecLimits(spec, desired), version, replicas: rolloutReplicas }
