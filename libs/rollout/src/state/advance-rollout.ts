@@ -1,6 +1,7 @@
 import { definedFields } from '@cloudless/base';
 import { decideNextSteps, type RolloutDecision } from '../steps/next-steps.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from '../steps/observed.js';
+import { countWhere } from '../steps/replica-tally.js';
 import {
   NO_ROLLOUT,
   isFirstRollout,
@@ -345,9 +346,10 @@ function recordSwitch(
 function recordProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
   const wanted = situation.toCanonical(state.version);
-  const otherReplicas = situation.observed.replicas.filter(
+  const otherReplicas = countWhere(
+    situation.observed.replicas,
     (replica) => !replica.lost && replica.version !== wanted,
-  ).length;
+  );
   const progress = countAvailable(situation) - otherReplicas;
   const hasProgressed = progress > state.bestProgress;
   if (!hasProgressed && !situation.changed) return state;

@@ -1,5 +1,6 @@
 import type { RolloutDecision } from '../steps/decision.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from '../steps/observed.js';
+import { countWhere } from '../steps/replica-tally.js';
 
 /**
  * Phase of a rollout. In a settled phase (`completed`, `rolledBack`) the planner only keeps the
@@ -186,9 +187,10 @@ export const isFirstRollout = ({ fromVersion }: RolloutState): boolean => fromVe
 /** Returns the number of available replicas of the wanted version. */
 export function countAvailable({ observed, version, toCanonical }: RolloutSituation): number {
   const wanted = toCanonical(version);
-  return observed.replicas.filter(
+  return countWhere(
+    observed.replicas,
     (replica) => replica.available && isStaying(replica) && replica.version === wanted,
-  ).length;
+  );
 }
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';

@@ -60,11 +60,11 @@ export function createChooser(observed: RolloutObserved, updated = observed.want
 /** Keeps `want` replicas of one version. */
 export function chooseVersion(version: number, want: number): ChooseReplicas {
   return (candidates) => {
-    const current = candidates.filter((replica) => replica.version === version);
-    const outdated =
-      current.length === candidates.length
-        ? []
-        : candidates.filter((replica) => replica.version !== version);
+    const isCurrent = (replica: RolloutReplica): boolean => replica.version === version;
+    // Outside of an update, all replicas have the version.
+    const areCurrent = candidates.every(isCurrent);
+    const current = areCurrent ? candidates : candidates.filter(isCurrent);
+    const outdated = areCurrent ? [] : candidates.filter((replica) => !isCurrent(replica));
     return {
       surplus: findExcess(current, want),
       outdated: sortByDisruptionOrder(outdated),
@@ -127,7 +127,6 @@ function explainWait(
   updated = observed.want,
 ): RolloutDecision | undefined {
   const { want, version, baseVersion = version, paused } = observed;
-  const staying = observed.replicas.filter(isStaying);
   const isCanary = paused !== true && updated < want && baseVersion !== version;
   if (
     isCanary &&
@@ -136,8 +135,8 @@ function explainWait(
   ) {
     // Replicas of the previous version need not be ready: the update may be the repair.
     const available = countWhere(
-      staying,
-      (replica) => isAvailable(replica) && replica.version === version,
+      observed.replicas,
+      (replica) => isStaying(replica) && isAvailable(replica) && replica.version === version,
     );
     if (available >= updated)
       return waitFor(
@@ -148,6 +147,9 @@ function explainWait(
   }
   const wait = explainSetWait(observed, tally);
   if (wait !== undefined) return wait;
-  const others = countWhere(staying, (replica) => replica.version !== version);
+  const others = countWhere(
+    observed.replicas,
+    (replica) => isStaying(replica) && replica.version !== version,
+  );
   return others > 0 ? waitPaused(others) : undefined;
 }
