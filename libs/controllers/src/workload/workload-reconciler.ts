@@ -189,9 +189,11 @@ export class WorkloadReconciler {
 
   private wakeFor(changes: readonly RecordChange[]): void {
     // A pass may begin with the first wake, and the view shows all changes.
-    for (const { kind, id } of changes) {
+    for (const { kind, id, before, after } of changes) {
       if (kind === 'node') this.observations.recordNodeChange(id);
-      else if (kind === 'version') this.observations.forget(id.slice(0, id.indexOf('/')));
+      // A version keeps its template, and is only marked as rolled out later.
+      else if (kind === 'version' && before?.sameAs !== after?.sameAs)
+        this.observations.forget(id.slice(0, id.indexOf('/')));
     }
     for (const { kind, id, before, after } of changes) {
       if (kind === 'replica') this.wakeForReplica(before, after);
@@ -292,7 +294,6 @@ export class WorkloadReconciler {
     const { observed, decision } = advance;
     if (waiting !== undefined && !mayLeaveOutWaiting(observed, waiting))
       return this.reconcileWith(workload.value.uid, undefined);
-    if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
     const steps = decision.kind === 'steps' ? decision.steps : [];
     const queue = new StepQueue(
       pass,
@@ -318,6 +319,8 @@ export class WorkloadReconciler {
       this.starting.recordPass(workload.value.uid, { observed, decision }, replicas, nextPassMs);
       if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
         return await this.commitSteps(pass, { queue, events, first });
+      // After a commit, the next pass uses the observations once more.
+      if (decision.kind === 'converged') this.observations.forget(workload.value.uid);
       const delayMs = this.starting.getWaitMs(workload.value.uid) || nextPassMs;
       return Number.isFinite(delayMs) ? { kind: 'after', delayMs } : { kind: 'done' };
     } finally {
