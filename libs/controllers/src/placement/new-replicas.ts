@@ -96,14 +96,14 @@ export class NewReplicaPlacer {
       // The placer meets the same failure, and records the failure as the reason of the replicas.
       return undefined;
     }
+    // A decision numbers its replicas one after the other.
+    const firstSequence = Number(nextControl.nextSequence);
     const chosen: ChosenNode[] = [];
     for (const placement of placements) {
       const node = placement.placed ? view.node(placement.nodeId) : undefined;
       if (!placement.placed || node === undefined) continue;
       const { nodeId, score } = placement;
-      // A decision numbers its replicas one after the other.
-      const sequence = Number(nextControl.nextSequence) + chosen.length;
-      const replicaId = replicaIdOf(toWorkloadId(uid), sequence);
+      const replicaId = replicaIdOf(toWorkloadId(uid), firstSequence + chosen.length);
       chosen.push({ replicaId, nodeId, node, score });
     }
     if (chosen.length === 0) return undefined;
