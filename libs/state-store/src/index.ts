@@ -34,6 +34,7 @@ export { StorageFault } from './engine/storage-fault.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
 export type { ChangeEntry } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './engine/history-window.js';
+export { compareKeys } from './utf8.js';
 export { MemoryStorage } from './memory/memory-storage.js';
 export type { HistoryLimits, HistorySegment } from './engine/history-window.js';
 export type {

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { HistoryWindow, type StorageWriter } from '@cloudless/state-store';
+import { HistoryWindow, type StorageWriter, type StoredEntry } from '@cloudless/state-store';
 import {
   createTemporaryDirectory,
   removeTemporaryDirectories,
@@ -42,6 +42,24 @@ describe('LmdbStorage', () => {
     });
     await expect(aborted).rejects.toThrow('the group fails');
     expect(await readRevisions(storage, ['kept', 'deleted', 'new'])).toEqual([1n, 1n, undefined]);
+    await storage.close();
+  });
+
+  it('finds the keys again that an aborted group had deleted', async () => {
+    const storage = await openStorage();
+    const keys = ['k1', 'k2', 'k3', 'k4'];
+    await storage.write((writer) => {
+      for (const key of keys) put(writer, key, 1n);
+      writer.finish([], { revision: 1n, leaseCount: 0 });
+    });
+    const aborted = storage.write((writer) => {
+      for (const key of keys) writer.delete(writer.get(key) as StoredEntry);
+      // The second of two neighbours makes the writer read which keys are absent.
+      expect(keys.map((key) => writer.get(key))).toEqual(keys.map(() => undefined));
+      throw new Error('the group fails');
+    });
+    await expect(aborted).rejects.toThrow('the group fails');
+    expect(await readRevisions(storage, keys)).toEqual([1n, 1n, 1n, 1n]);
     await storage.close();
   });
 

@@ -11,6 +11,7 @@ import {
   type StoredEntry,
   type StoreHead,
 } from '@cloudless/state-store';
+import { AbsentKeys } from './absent-keys.js';
 import { LmdbWriter } from './lmdb-writer.js';
 import { EntryCache } from './entry-cache.js';
 import { isOutOfSpace, mayHaveSpace, diskFullError } from './lmdb-errors.js';
@@ -45,6 +46,7 @@ export class LmdbStorage implements Storage, StorageReader {
    */
   private expectedHeads: readonly HeadRecord[];
   private readonly cache = new EntryCache();
+  private readonly absentKeys = new AbsentKeys();
   private isWriting = false;
   private overwriteFault: StorageFault | undefined;
 
@@ -70,7 +72,12 @@ export class LmdbStorage implements Storage, StorageReader {
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     if (this.diskFullCause !== undefined && !(await mayHaveSpace(this.file)))
       throw diskFullError(this.file, this.diskFullCause);
-    const writer = new LmdbWriter(this.tables, this.historyWindow, this.cache);
+    const writer = new LmdbWriter(
+      this.tables,
+      this.historyWindow,
+      this.cache,
+      this.absentKeys,
+    );
     this.isWriting = true;
     try {
       const result = await this.tables.root.childTransaction(() => {
@@ -86,6 +93,7 @@ export class LmdbStorage implements Storage, StorageReader {
       return result;
     } catch (reason) {
       this.cache.clear(); // it has entries of the transaction that was aborted
+      this.absentKeys.clear(); // it has keys that the transaction had deleted
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
       this.diskFullCause = reason;
       throw diskFullError(this.file, reason);

@@ -8,6 +8,7 @@ import type {
   StoredEntry,
   StoreHead,
 } from '@cloudless/state-store';
+import type { AbsentKeys } from './absent-keys.js';
 import { ByteWriter } from './byte-writer.js';
 import {
   addHashes,
@@ -24,7 +25,7 @@ import {
 import type { EntryCache } from './entry-cache.js';
 import { encodeKey } from './entry-key.js';
 import { encodeLeasedKey } from './leased-key.js';
-import { HEAD_KEY, ReadEntry, readEntry, readHead } from './table-reads.js';
+import { HEAD_KEY, ReadEntry, readEntry, readHead, readNextKey } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
 /**
@@ -47,11 +48,13 @@ export class LmdbWriter implements StorageWriter {
   /**
    * @param cache - Entries of the last commit, which the writer reads and updates. Must be cleared
    *   when the group is not committed.
+   * @param absentKeys - Keys without an entry in the last commit; as `cache`.
    */
   constructor(
     private readonly tables: Tables,
     private readonly historyWindow: HistoryWindow,
     private readonly cache: EntryCache,
+    private readonly absentKeys: AbsentKeys,
   ) {}
 
   /** Updates the history window. Must run once, after the writes are durable. */
@@ -66,8 +69,10 @@ export class LmdbWriter implements StorageWriter {
   get(key: string): ReadEntry | undefined {
     const cached = this.cache.get(key);
     if (cached !== undefined) return cached;
+    if (this.absentKeys.has(key)) return undefined;
     const entry = readEntry(this.tables, key);
     if (entry !== undefined) this.cache.set(entry);
+    else this.absentKeys.learn(key, (missed) => readNextKey(this.tables, missed));
     return entry;
   }
 
@@ -77,7 +82,8 @@ export class LmdbWriter implements StorageWriter {
       if (entry.lease !== undefined)
         void this.tables.leasedKeys.put(encodeLeasedKey(entry.lease, entry.key), EMPTY);
     }
-    this.subtractEntry(before);
+    if (before === undefined) this.absentKeys.recordPut(entry.key);
+    else this.subtractEntry(before);
     const key = encodeKey(entry.key);
     const record = encodeEntry(entry);
     const hash = hashRecord(key, record);
@@ -148,10 +154,10 @@ export class LmdbWriter implements StorageWriter {
    * Subtracts the hash of an entry before the entry is replaced or deleted.
    * @param before - The result of {@link get}: no other write of the entry has followed.
    */
-  private subtractEntry(before: StoredEntry | undefined): void {
+  private subtractEntry(before: StoredEntry): void {
     if (before instanceof ReadEntry)
       this.hashSumChange = addHashes(this.hashSumChange, -before.hash);
-    else if (before !== undefined) this.subtractHash(this.tables.entries, encodeKey(before.key));
+    else this.subtractHash(this.tables.entries, encodeKey(before.key));
   }
 
   /** Subtracts the hash of the stored record before the record is replaced or deleted. */

@@ -33,6 +33,13 @@ export function readEntry({ entries }: Tables, key: string): ReadEntry | undefin
   return new ReadEntry(key, modRevision, lease, value, hash);
 }
 
+/** Returns the first key after `key`, in the current LMDB transaction; undefined for none. */
+export function readNextKey({ entries }: Tables, key: string): string | undefined {
+  // The shortest key that sorts after `key` has one zero byte more.
+  const [next] = entries.getKeys({ start: Buffer.from(`${key}\0`), limit: 1 });
+  return next?.toString('utf8');
+}
+
 /** An entry that was read, with what its replacement or deletion needs. */
 export class ReadEntry implements StoredEntry {
   /** @param hash - Hash of the record and its key. */
