@@ -1,9 +1,9 @@
 import { compareKeys } from '@cloudless/state-store';
 
 /** Most ranges: those of events and of the workloads whose replicas are created at the same time. */
-const MAX_RANGES = 8;
-/** Characters at the end in which two neighbours may differ: four digits of a padded number. */
-const NEIGHBOUR_TAIL = 4;
+const MAX_RANGES = 64;
+/** Characters at the end in which a key may differ from the one before: digits of a padded number. */
+const CHANGING_DIGITS = 4;
 
 /** No key between both ends has an entry; the ends themselves may have one. */
 interface AbsentRange {
@@ -29,13 +29,13 @@ export class AbsentKeys {
 
   /**
    * Learns from a key that was searched without success. Reads the key after it only if the key
-   * searched before was a neighbour, because the read pays only if more neighbours follow.
+   * follows the one searched before, because the read pays only if more such keys come.
    * @param readNext - Returns the first key after `key` that has an entry.
    */
   learn(key: string, readNext: (key: string) => string | undefined): void {
-    const isNeighbour = isNeighbourOf(key, this.lastMissed);
+    const isFollowing = follows(this.lastMissed, key);
     this.lastMissed = key;
-    if (!isNeighbour) return;
+    if (!isFollowing) return;
     const learned: AbsentRange = { after: key, before: readNext(key) };
     const others = this.ranges.filter((range) => !overlap(range, learned));
     this.ranges = [learned, ...others.slice(0, MAX_RANGES - 1)];
@@ -80,6 +80,11 @@ function isBefore(key: string, end: string | undefined): boolean {
   return end === undefined || compareKeys(key, end) < 0;
 }
 
-function isNeighbourOf(key: string, other: string): boolean {
-  return key.length === other.length && key.startsWith(other.slice(0, -NEIGHBOUR_TAIL));
+/** Returns true when both keys may be numbers of one sequence, in ascending order. */
+function follows(before: string, key: string): boolean {
+  return (
+    key.length === before.length &&
+    key.startsWith(before.slice(0, -CHANGING_DIGITS)) &&
+    compareKeys(before, key) < 0
+  );
 }
