@@ -72,12 +72,7 @@ export class LmdbStorage implements Storage, StorageReader {
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     if (this.diskFullCause !== undefined && !(await mayHaveSpace(this.file)))
       throw diskFullError(this.file, this.diskFullCause);
-    const writer = new LmdbWriter(
-      this.tables,
-      this.historyWindow,
-      this.cache,
-      this.absentKeys,
-    );
+    const writer = new LmdbWriter(this.tables, this.historyWindow, this.cache, this.absentKeys);
     this.isWriting = true;
     try {
       const result = await this.tables.root.childTransaction(() => {
