@@ -213,7 +213,7 @@ export class StateCore {
     if (this.follower.failure !== undefined) throw this.follower.failure;
     const operations = transaction.toOperations();
     this.metrics.countWrites(operations);
-    const forget = this.follower.expect(transaction.listWritten());
+    const forget = this.follower.expect(operations);
     try {
       const { revision } = await store.txn(transaction.toCompares(), operations);
       await this.waitUntilShown(revision, transaction.term);

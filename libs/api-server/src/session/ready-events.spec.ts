@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { EventSchema } from '@cloudless/api';
+import { EventSchema, type Event } from '@cloudless/api';
 import { Transaction, type EventInit } from '@cloudless/cluster-state';
 import { ReadyEvents } from './ready-events.js';
 
@@ -21,9 +21,10 @@ function write(events: readonly EventInit[]) {
   const { size } = ready;
   ready.flush(transaction);
   expect(transaction.size).toBe(size);
-  transaction.toOperations();
-  const written = transaction.listWritten().map(({ record }) => record);
-  return { taken, written: written.filter((record) => record.$typeName === EventSchema.typeName) };
+  const written = transaction
+    .toOperations()
+    .flatMap((write) => ('put' in write && write.kind === 'event' ? [write.record as Event] : []));
+  return { taken, written };
 }
 const readyEvents = (count: number, fields: Partial<EventInit> = {}): readonly EventInit[] =>
   Array.from({ length: count }, (_, index) => aReadyEvent(index, fields));

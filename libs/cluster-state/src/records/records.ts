@@ -159,7 +159,12 @@ export function parseKey(
 /** As {@link parseKey}; also undefined for a kind that views do not hold. */
 export function parseViewKey(key: string): ReturnType<typeof parseKey> {
   const parsed = parseKey(key);
-  return parsed === undefined || UNVIEWED_KINDS.has(parsed.kind) ? undefined : parsed;
+  return parsed === undefined || !isViewed(parsed.kind) ? undefined : parsed;
+}
+
+/** Returns true when views hold the records of a kind. */
+export function isViewed(kind: RecordKind): boolean {
+  return !UNVIEWED_KINDS.has(kind);
 }
 
 /** Hand-written functions for replicas, the most frequent records. */

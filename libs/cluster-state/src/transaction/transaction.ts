@@ -1,7 +1,7 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
-import type { Compare, Operation, Revision } from '@cloudless/state-store';
+import type { Compare, Revision } from '@cloudless/state-store';
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { MutableTerm } from '../leadership/leadership-term.js';
 import {
@@ -39,7 +39,7 @@ export interface EventStamp {
  */
 export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
-  private readonly writeByKey = new Map<string, Write>();
+  private readonly writeByKey = new Map<string, RecordWrite>();
   private readonly events: EventInit[] = [];
   private leadingEvent: EventInit | undefined;
 
@@ -69,20 +69,21 @@ export class Transaction {
    * change it.
    */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
-    return this.putKey(toKey(kind, id), kind, record);
+    return this.putKey(toKey(kind, id), kind, id, record);
   }
 
   /** Deletes a record if it exists. */
   delete(kind: RecordKind, id: string): this {
     const key = toKey(kind, id);
-    this.writeByKey.set(key, { operation: { delete: key }, written: undefined });
+    this.writeByKey.set(key, { delete: key });
     return this;
   }
 
   /** Writes a new replica. The commit conflicts when a replica with this id exists. */
   createReplica(replica: ReplicaRecord): this {
-    const key = toReplicaKey(replica);
-    return this.requireKey(key, 'absent').putKey(key, 'replica', replica);
+    const id = toReplicaKeyId(replica.uid, replica.sequence);
+    const key = toKey('replica', id); // the condition and the write share the key
+    return this.requireKey(key, 'absent').putKey(key, 'replica', id, replica);
   }
 
   /**
@@ -91,12 +92,13 @@ export class Transaction {
    * workload changes too.
    */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
-    const key = toReplicaKey(next);
+    const id = toReplicaKeyId(next.uid, next.sequence);
+    const key = toKey('replica', id);
     const before = read.value;
     if (before.ready && !(next.ready && next.containerId === before.containerId)) {
       this.put('evidence', next.uid, create(EvidenceRecordSchema, { uid: next.uid }));
     }
-    return this.requireKey(key, read).putKey(key, 'replica', next);
+    return this.requireKey(key, read).putKey(key, 'replica', id, next);
   }
 
   /** Deletes a replica. The commit conflicts when the replica has changed since it was read. */
@@ -110,10 +112,15 @@ export class Transaction {
     return this;
   }
 
-  private putKey<Kind extends RecordKind>(key: string, kind: Kind, record: RecordOf<Kind>): this {
+  private putKey<Kind extends RecordKind>(
+    key: string,
+    kind: Kind,
+    id: string,
+    record: RecordOf<Kind>,
+  ): this {
     const { bytes, isExact } = encodeRecord(kind, record);
-    const written = isExact ? { key, bytes, record } : undefined;
-    this.writeByKey.set(key, { operation: { put: key, value: bytes }, written });
+    const exact = isExact ? record : undefined;
+    this.writeByKey.set(key, { put: key, value: bytes, kind, id, record: exact });
     return this;
   }
 
@@ -140,7 +147,7 @@ export class Transaction {
   }
 
   /** The writes for the store. Sets the ids and times of the events that were added until now. */
-  toOperations(): readonly Operation[] {
+  toOperations(): readonly RecordWrite[] {
     const stamped = new Map<EventInit | Event, Event>();
     for (const init of this.events.splice(0)) {
       const { causedBy = init === this.leadingEvent ? undefined : this.leadingEvent, ...fields } =
@@ -157,38 +164,23 @@ export class Transaction {
       stamped.set(init, event);
       this.put('event', event.id, event);
     }
-    const operations: Operation[] = [];
-    this.writeByKey.forEach(({ operation }) => operations.push(operation));
-    return operations;
+    return [...this.writeByKey.values()];
   }
+}
 
+/** A put of a record, as the store and the view get it. */
+export interface RecordPut {
+  readonly put: string;
+  readonly value: Uint8Array;
+  readonly kind: RecordKind;
+  /** The id in the key. */
+  readonly id: string;
   /**
-   * The written records that decoding their bytes would give again, so that the view need not decode
-   * them. Call this method after {@link toOperations}.
+   * The record that decoding the bytes would give again, so that the view need not decode them;
+   * undefined when the bytes give another record.
    */
-  listWritten(): readonly WrittenRecord[] {
-    const list: WrittenRecord[] = [];
-    this.writeByKey.forEach(({ written }) => {
-      if (written !== undefined) list.push(written);
-    });
-    return list;
-  }
+  readonly record: RecordOf<RecordKind> | undefined;
 }
 
-/** A record with the bytes that the store gets for it. */
-export interface WrittenRecord {
-  readonly key: string;
-  readonly bytes: Uint8Array;
-  readonly record: RecordOf<RecordKind>;
-}
-
-interface Write {
-  readonly operation: Operation;
-  /** Undefined for a deletion, and for a record whose bytes give another record. */
-  readonly written: WrittenRecord | undefined;
-}
-
-/** The condition and the write of a replica share the key, which both have to look up. */
-function toReplicaKey({ uid, sequence }: ReplicaRecord): string {
-  return toKey('replica', toReplicaKeyId(uid, sequence));
-}
+/** An operation for the store. */
+export type RecordWrite = RecordPut | { readonly delete: string };

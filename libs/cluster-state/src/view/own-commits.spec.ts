@@ -88,6 +88,20 @@ describe('A view', () => {
     expect(await countDecoded()).toBe(before);
   });
 
+  it('takes the records of a transaction that also deletes records that do not exist', async () => {
+    const before = await countDecoded();
+    await state.commit(
+      state
+        .transaction()
+        .delete('plan', 'unknown')
+        .createReplica(aReplica())
+        .delete('request', 'unknown')
+        .createReplica(aReplica({ id: 'u-2', sequence: 2n })),
+    );
+    expect([...state.view().replicasOf('u')]).toHaveLength(2);
+    expect(await countDecoded()).toBe(before);
+  });
+
   it('decodes each record of another process once', async () => {
     const before = await countDecoded();
     const event = create(EventSchema, { id: 'e1' });

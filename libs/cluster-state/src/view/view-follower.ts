@@ -6,18 +6,20 @@ import {
   type Log,
   type StopSignal,
 } from '@cloudless/base';
-import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
+import type { Change, ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
 import {
   KEY_PREFIX,
   RECORD_KINDS,
   decodeRecord,
+  isViewed,
   toKey,
   parseViewKey,
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
-import type { WrittenRecord } from '../transaction/transaction.js';
+import type { RecordPut, RecordWrite } from '../transaction/transaction.js';
 import type { FollowRetries } from './follow-retries.js';
+import { OwnWrites } from './own-writes.js';
 import type { PreloadedView } from './preloaded-view.js';
 import { RevisionWaiters } from './revision-waiters.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
@@ -76,11 +78,7 @@ export class ViewFollower {
   private following: Promise<void> = Promise.resolve();
   private ended: CloudlessError | undefined;
   private decodedCount: number;
-  /**
-   * Records of this process that are being committed, by their keys; the newest of several commits
-   * of one key.
-   */
-  private readonly expected = new Map<string, WrittenRecord>();
+  private readonly ownWrites = new OwnWrites();
 
   /**
    * @param retries - Default: the first failure of the watch ends the view.
@@ -165,12 +163,8 @@ export class ViewFollower {
    * very bytes that the records were encoded to.
    * @returns A function that ends this. Call it when the commit has ended.
    */
-  expect(written: readonly WrittenRecord[]): () => void {
-    const { expected } = this;
-    for (const each of written) expected.set(each.key, each);
-    return () => {
-      for (const each of written) if (expected.get(each.key) === each) expected.delete(each.key);
-    };
+  expect(writes: readonly RecordWrite[]): () => void {
+    return this.ownWrites.add(writes);
   }
 
   /** Ends the watch and starts another one that continues at the revision of the view. */
@@ -245,9 +239,17 @@ export class ViewFollower {
   }
 
   private applyBatch({ changes, revision }: ChangeBatch): void {
+    const ownPuts = this.ownWrites.takePuts(changes);
     const decoded: DecodedChange[] = [];
-    for (const change of changes) {
-      const next = change.kind === 'put' ? this.decodeEntry(change.entry) : toDeletion(change.key);
+    for (let index = 0; index < changes.length; index += 1) {
+      const change = changes[index] as Change;
+      const put = ownPuts[index];
+      const next =
+        change.kind === 'delete'
+          ? toDeletion(change.key)
+          : put?.record === undefined
+            ? this.decodeEntry(change.entry)
+            : toOwnChange(put, put.record, change.entry);
       if (next !== undefined) decoded.push(next);
     }
     this.publish(decoded, revision, false);
@@ -338,15 +340,10 @@ export class ViewFollower {
     const parsed = parseViewKey(key);
     if (parsed === undefined) return undefined;
     const { kind, id } = parsed;
-    const expected = this.expected.get(key);
-    const record = expected?.bytes === value ? expected.record : this.decode(kind, id, value);
+    this.decodedCount += 1;
+    const record = decodeRecord(kind, id, value);
     const bytes = key.length + value.byteLength;
     return { kind, id, after: { value: record, revision: modRevision, bytes } };
-  }
-
-  private decode(kind: RecordKind, id: string, value: Uint8Array): RecordOf<RecordKind> {
-    this.decodedCount += 1;
-    return decodeRecord(kind, id, value);
   }
 
   private publish(
@@ -376,6 +373,17 @@ export class ViewFollower {
     this.endListeners.clear();
     for (const listener of listeners) listener(this.ended);
   }
+}
+
+/** @returns Undefined for a kind that views do not hold. */
+function toOwnChange(
+  { kind, id }: RecordPut,
+  record: RecordOf<RecordKind>,
+  { key, value, modRevision }: StoreEntry,
+): DecodedChange | undefined {
+  if (!isViewed(kind)) return undefined;
+  const bytes = key.length + value.byteLength;
+  return { kind, id, after: { value: record, revision: modRevision, bytes } };
 }
 
 /** @returns Undefined for a key of an unknown kind. */
