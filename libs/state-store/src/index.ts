@@ -38,7 +38,6 @@ export { compareKeys } from './utf8.js';
 export { MemoryStorage } from './memory/memory-storage.js';
 export type { HistoryLimits, HistorySegment } from './engine/history-window.js';
 export type {
-  LoggedChange,
   LoggedTransaction,
   Storage,
   StorageReader,

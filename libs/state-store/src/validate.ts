@@ -3,6 +3,7 @@ import {
   MAX_KEY_BYTES,
   MAX_TXN_BYTES,
   MAX_TXN_OPERATIONS,
+  type Change,
   type Compare,
   type Operation,
   type RangeRequest,
@@ -19,6 +20,11 @@ export const DEFAULT_RANGE_LIMIT = 1_000;
 export const DEFAULT_HISTORY_LIMIT = 100_000;
 /** Bytes of changes that an engine retains by default. Bounds the history when values are large. */
 export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
+
+/** Returns the key that a change has written. */
+export function getChangedKey(change: Change): string {
+  return change.kind === 'put' ? change.entry.key : change.key;
+}
 
 /** Returns the key that an operation writes. */
 export function getKey(operation: Operation): string {

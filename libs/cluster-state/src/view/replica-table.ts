@@ -181,7 +181,7 @@ function isRegular(
   return (
     uid.length === uidEnd &&
     key.startsWith(uid) &&
-    sequence === BigInt(keySequence) &&
+    Number(sequence) === keySequence && // exact, because the number in the key is a safe integer
     id.startsWith(uid) &&
     id[uidEnd] === '-' &&
     parseSequence(id, uidEnd + 1) === keySequence

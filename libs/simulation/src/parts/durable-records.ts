@@ -14,7 +14,7 @@ import {
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
-import type { LoggedTransaction } from '@cloudless/state-store';
+import type { ChangeBatch } from '@cloudless/state-store';
 
 const LEADER_RECORD_KEY = '/leader/leader';
 
@@ -60,17 +60,18 @@ export class DurableRecords implements CheckedView {
    * Applies a transaction.
    * @returns The changes of its records. Events are left out.
    */
-  apply({ revision, changes }: LoggedTransaction): readonly RecordChange[] {
+  apply({ revision, changes }: ChangeBatch): readonly RecordChange[] {
     this.revision = revision;
-    return changes.flatMap(({ key, after }) => {
+    return changes.flatMap((change) => {
+      const key = change.kind === 'put' ? change.entry.key : change.key;
       const parsed = parseKey(key);
       if (parsed === undefined || parsed.kind === 'event') return [];
       const { kind, id } = parsed;
       const before = this.recordByKey.get(key);
       const record =
-        after === undefined
+        change.kind === 'delete'
           ? undefined
-          : (decodeRecord(kind, id, after.value) as RecordChange['after']);
+          : (decodeRecord(kind, id, change.entry.value) as RecordChange['after']);
       if (record === undefined) this.recordByKey.delete(key);
       else this.recordByKey.set(key, record);
       this.put(kind, id, before, record, revision);

@@ -1,10 +1,11 @@
 import { CloudlessError } from '@cloudless/base';
 import type {
+  Change,
   HistorySegment,
   LeaseId,
-  LoggedChange,
   LoggedTransaction,
   Revision,
+  StoreEntry,
   StoredEntry,
   StoreHead,
 } from '@cloudless/state-store';
@@ -214,15 +215,18 @@ const SEGMENT_KEY_BYTES = 28;
  */
 export function encodeTransaction(
   writer: ByteWriter,
-  { revision, changes }: LoggedTransaction,
+  { revision, changes, entriesBefore }: LoggedTransaction,
 ): void {
   writer.uint64(revision).uint32(changes.length);
-  for (const { key, before, after } of changes) {
+  for (let index = 0; index < changes.length; index += 1) {
+    const change = changes[index] as Change;
+    const before = entriesBefore[index];
+    const isPut = change.kind === 'put';
     writer
-      .uint8((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER))
-      .text(key);
+      .uint8((before === undefined ? 0 : HAS_BEFORE) | (isPut ? HAS_AFTER : 0))
+      .text(isPut ? change.entry.key : change.key);
     if (before !== undefined) encodeInline(writer, before);
-    if (after !== undefined) encodeInline(writer, after);
+    if (isPut) encodeInline(writer, change.entry);
   }
 }
 
@@ -234,8 +238,11 @@ export function* decodeSegment(record: Buffer, after: bigint): Iterable<LoggedTr
   const reader = openRecord(record);
   while (!reader.atEnd) {
     const revision = reader.uint64();
-    const changes = Array.from({ length: reader.uint32() }, () => decodeChange(reader));
-    if (revision > after) yield { revision, changes };
+    const entriesBefore: (StoredEntry | undefined)[] = [];
+    const changes = Array.from({ length: reader.uint32() }, () =>
+      decodeChange(reader, revision, entriesBefore),
+    );
+    if (revision > after) yield { revision, changes, entriesBefore };
   }
 }
 
@@ -271,14 +278,18 @@ function skipInline(reader: ByteReader): void {
   reader.skipBytes(reader.uint32());
 }
 
-function decodeChange(reader: ByteReader): LoggedChange {
+/** @param entriesBefore - Receives the entry before the change. */
+function decodeChange(
+  reader: ByteReader,
+  revision: Revision,
+  entriesBefore: (StoredEntry | undefined)[],
+): Change {
   const flags = reader.uint8();
   const key = reader.text();
-  return {
-    key,
-    before: flags & HAS_BEFORE ? decodeInline(reader, key) : undefined,
-    after: flags & HAS_AFTER ? decodeInline(reader, key) : undefined,
-  };
+  entriesBefore.push(flags & HAS_BEFORE ? decodeInline(reader, key) : undefined);
+  return flags & HAS_AFTER
+    ? { kind: 'put', entry: decodeInline(reader, key) }
+    : { kind: 'delete', key, modRevision: revision };
 }
 
 function encodeInline(writer: ByteWriter, entry: StoredEntry): void {
@@ -289,13 +300,11 @@ function encodeInline(writer: ByteWriter, entry: StoredEntry): void {
     .bytes(entry.value);
 }
 
-function decodeInline(reader: ByteReader, key: string): StoredEntry {
-  return {
-    key,
-    modRevision: reader.uint64(),
-    lease: toLeaseId(reader.text()),
-    value: reader.bytes(reader.uint32()),
-  };
+function decodeInline(reader: ByteReader, key: string): StoreEntry {
+  const modRevision = reader.uint64();
+  const lease = toLeaseId(reader.text());
+  const value = reader.bytes(reader.uint32());
+  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
 }
 
 /** Encodes a lease: the TTL in milliseconds. Valid until the next record is encoded. */

@@ -1,14 +1,16 @@
 import { CloudlessError } from '@cloudless/base';
 import {
   RevisionConflictError,
+  type Change,
   type Committed,
   type Compare,
   type LeaseId,
   type Operation,
   type Revision,
+  type StoreEntry,
 } from '../state-store.js';
 import { getKey } from '../validate.js';
-import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
+import type { LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
 
 /**
  * The store during one group commit. The commands of the group read and change the draft one after
@@ -92,7 +94,8 @@ export class Draft {
     compared: readonly (StoredEntry | undefined)[],
   ): Committed {
     const revision = this.revision + 1n;
-    const changes: LoggedChange[] = [];
+    const changes: Change[] = [];
+    const entriesBefore: (StoredEntry | undefined)[] = [];
     let next = 0;
     for (const operation of operations) {
       const key = getKey(operation);
@@ -101,23 +104,19 @@ export class Draft {
       if (at >= 0) next = at + 1;
       const before = at < 0 ? this.writer.get(key) : compared[at];
       if ('put' in operation) {
-        const after = {
-          key,
-          value: operation.value,
-          modRevision: revision,
-          lease: operation.lease,
-        };
-        this.writer.put(after, before);
-        changes.push({ key, before, after });
+        const entry = toEntry(operation, revision);
+        this.writer.put(entry, before);
+        changes.push({ kind: 'put', entry });
       } else if (before !== undefined) {
         this.writer.delete(before);
-        changes.push({ key, before, after: undefined });
-      }
+        changes.push({ kind: 'delete', key, modRevision: revision });
+      } else continue;
+      entriesBefore.push(before);
     }
     if (changes.length > 0) {
       this.revision = revision;
       this.hasChanged = true;
-      this.transactions.push({ revision, changes });
+      this.transactions.push({ revision, changes, entriesBefore });
     }
     return { revision: this.revision };
   }
@@ -136,12 +135,18 @@ export class Draft {
   }
 }
 
+function toEntry({ put: key, value, lease }: PutOperation, modRevision: Revision): StoreEntry {
+  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
+}
+
 /** Returns the index of a compare of a key; -1 when there is none. */
 function findCompare(compares: readonly Compare[], key: string): number {
   for (let index = 0; index < compares.length; index += 1)
     if (compares[index]?.key === key) return index;
   return -1;
 }
+
+type PutOperation = Extract<Operation, { readonly put: string }>;
 
 /** Form of the ids of {@link Draft.grantLease}. */
 const LEASE_ID = /^lease-[1-9]\d{0,15}$/u;

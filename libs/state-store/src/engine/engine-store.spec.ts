@@ -2,6 +2,7 @@ import { CloudlessError, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { createEngineStore, StorageFault, type EngineStoreOptions } from '../index.js';
 import { MemoryStorage } from '../memory/memory-storage.js';
+import { getChangedKey } from '../validate.js';
 import type { StorageWriter } from './storage.js';
 
 /** Storage whose writes a test can count, delay and fail, and whose files a test can lose. */
@@ -68,10 +69,10 @@ describe('EngineStore', () => {
       ['x', 'a', 'b', 'd', 'c'].map((key) => ({ put: key, value: value(`second ${key}`) })),
     );
     const [second] = storage.read((reader) => [...reader.history(1n)]);
-    const texts = second?.changes.map(({ key, before }) => [
-      key,
-      before && new TextDecoder().decode(before.value),
-    ]);
+    const texts = second?.changes.map((change, index) => {
+      const before = second.entriesBefore[index];
+      return [getChangedKey(change), before && new TextDecoder().decode(before.value)];
+    });
     expect(texts).toEqual([
       ['x', undefined],
       ...['a', 'b', 'd', 'c'].map((key) => [key, `first ${key}`]),

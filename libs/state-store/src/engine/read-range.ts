@@ -1,7 +1,7 @@
 import { CloudlessError } from '@cloudless/base';
 import type { RangePage, RangeRequest, Revision, StoreEntry } from '../state-store.js';
 import { compareKeys } from '../utf8.js';
-import { DEFAULT_RANGE_LIMIT } from '../validate.js';
+import { DEFAULT_RANGE_LIMIT, getChangedKey } from '../validate.js';
 import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
 
 /**
@@ -64,12 +64,12 @@ function* scanAtRevision(
   revision: Revision,
 ): Iterable<StoredEntry> {
   const changedKeys = new Map<string, StoredEntry | undefined>();
-  for (const { changes } of reader.history(revision)) {
-    for (const change of changes) {
+  for (const { changes, entriesBefore } of reader.history(revision)) {
+    for (const [index, change] of changes.entries()) {
+      const key = getChangedKey(change);
       const isRequested =
-        change.key.startsWith(prefix) &&
-        (after === undefined || compareKeys(change.key, after) > 0);
-      if (isRequested && !changedKeys.has(change.key)) changedKeys.set(change.key, change.before);
+        key.startsWith(prefix) && (after === undefined || compareKeys(key, after) > 0);
+      if (isRequested && !changedKeys.has(key)) changedKeys.set(key, entriesBefore[index]);
     }
   }
   const restored = [...changedKeys.values()]

@@ -1,28 +1,19 @@
-import type { LeaseId, Revision, StoreEntry } from '../state-store.js';
+import type { ChangeBatch, LeaseId, Revision, StoreEntry } from '../state-store.js';
 import type { StorageFault } from './storage-fault.js';
 
-/** An entry in the form that engines use: `lease` is always present. */
+/** An entry in the form that engines use: `lease` may be undefined. */
 export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
-  /** The key is deleted when this lease ends. Undefined: the key has no lease. */
-  readonly lease: LeaseId | undefined;
+  /** The key is deleted when this lease ends. Absent or undefined: the key has no lease. */
+  readonly lease?: LeaseId | undefined;
 }
 
 /**
- * One change of one key in the history: the entry before the change, for reads of older revisions,
- * and the entry after the change.
+ * A transaction in the history: its changes, in the form of which watches get them and in the order
+ * of its operations, and the entries before them, for reads of older revisions. Never empty.
  */
-export interface LoggedChange {
-  readonly key: string;
-  /** Undefined when the change created the key. */
-  readonly before: StoredEntry | undefined;
-  /** Undefined when the change deleted the key. */
-  readonly after: StoredEntry | undefined;
-}
-
-/** The changes of one transaction, in the order of its operations; never empty. */
-export interface LoggedTransaction {
-  readonly revision: Revision;
-  readonly changes: readonly LoggedChange[];
+export interface LoggedTransaction extends ChangeBatch {
+  /** The entry before each change, at the index of the change; undefined: it created the key. */
+  readonly entriesBefore: readonly (StoredEntry | undefined)[];
 }
 
 /** Counters of a storage. */

@@ -9,7 +9,7 @@ import type {
   StoreHead,
 } from '../engine/storage.js';
 import { compareKeys } from '../utf8.js';
-import { DEFAULT_HISTORY_BYTES } from '../validate.js';
+import { DEFAULT_HISTORY_BYTES, getChangedKey } from '../validate.js';
 import { SortedEntries } from './sorted-entries.js';
 
 interface Lease {
@@ -122,10 +122,13 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   }
 }
 
-function toSegment({ revision, changes }: LoggedTransaction): HistorySegment {
+function toSegment({ revision, changes, entriesBefore }: LoggedTransaction): HistorySegment {
   const bytes = changes.reduce(
-    (sum, { key, before, after }) =>
-      sum + key.length + countValueBytes(before) + countValueBytes(after),
+    (sum, change, index) =>
+      sum +
+      getChangedKey(change).length +
+      countValueBytes(entriesBefore[index]) +
+      countValueBytes(change.kind === 'put' ? change.entry : undefined),
     0,
   );
   return { first: revision, last: revision, changes: changes.length, bytes };

@@ -1,6 +1,6 @@
 import { CloudlessError } from '@cloudless/base';
-import { checkRetained, toStoreEntry } from '../engine/read-range.js';
-import type { Change, ChangeBatch, Revision } from '../state-store.js';
+import { checkRetained } from '../engine/read-range.js';
+import type { ChangeBatch, Revision } from '../state-store.js';
 import type { LoggedTransaction, Storage } from '../engine/storage.js';
 
 /** Changes kept in memory, so that prompt readers do not read the stored history. */
@@ -143,20 +143,17 @@ export class WatchHub {
   }
 }
 
+/** Leaves out the entries before the changes, so that nothing keeps them in memory. */
 function toBatch({ revision, changes }: LoggedTransaction): ChangeBatch {
-  return {
-    revision,
-    changes: changes.map(({ key, after }): Change =>
-      after === undefined
-        ? { kind: 'delete', key, modRevision: revision }
-        : { kind: 'put', entry: toStoreEntry(after) },
-    ),
-  };
+  return { revision, changes };
 }
 
 function countBytes({ changes }: LoggedTransaction): number {
-  return changes.reduce(
-    (sum, { key, after }) => sum + key.length + (after?.value.byteLength ?? 0),
-    0,
-  );
+  let bytes = 0;
+  for (const change of changes)
+    bytes +=
+      change.kind === 'put'
+        ? change.entry.key.length + change.entry.value.byteLength
+        : change.key.length;
+  return bytes;
 }

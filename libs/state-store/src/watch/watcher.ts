@@ -1,5 +1,6 @@
 import type { StopSignal } from '@cloudless/base';
-import type { Change, ChangeBatch, Revision } from '../state-store.js';
+import type { ChangeBatch, Revision } from '../state-store.js';
+import { getChangedKey } from '../validate.js';
 import type { WatchHub } from './watch-hub.js';
 
 /** Argument of `StateStore.watch`. */
@@ -100,8 +101,4 @@ function filterByPrefix(prefix: string, batch: ChangeBatch): ChangeBatch {
     revision: batch.revision,
     changes: batch.changes.filter((change) => getChangedKey(change).startsWith(prefix)),
   };
-}
-
-function getChangedKey(change: Change): string {
-  return change.kind === 'put' ? change.entry.key : change.key;
 }
