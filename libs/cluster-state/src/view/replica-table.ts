@@ -77,15 +77,8 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
   set(key: string, stored: Stored<ReplicaRecord>): this {
     const at = key.lastIndexOf('/');
     const sequence = parseKeySequence(key, at + 1);
-    if (sequence < 0 || !isRegular(stored.value, key, at, sequence)) {
-      this.delete(key);
-      this.irregular.set(key, stored);
-      this.count += 1;
-      return this;
-    }
-    if (this.irregular.size > 0 && this.irregular.delete(key)) this.count -= 1;
-    const group = this.findGroup(key, at) ?? this.addGroup(stored.value.uid);
-    if (group.set(sequence, stored)) this.count += 1;
+    const group = sequence < 0 ? undefined : this.findGroup(key, at);
+    this.setIn(group, key, at, sequence, stored);
     return this;
   }
 
@@ -109,7 +102,7 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
     }
     const replaced = before ?? this.irregular.get(key);
     if (after === undefined) this.delete(key);
-    else this.set(key, after);
+    else this.setIn(group, key, at, sequence, after);
     return replaced;
   }
 
@@ -142,6 +135,29 @@ export class ReplicaTable implements RecordMap<Stored<ReplicaRecord>> {
 
   private irregularOf(uid: string): readonly Stored<ReplicaRecord>[] {
     return [...this.irregular.values()].filter(({ value }) => value.uid === uid);
+  }
+
+  /**
+   * Implements {@link set}.
+   * @param group - The group of the workload; undefined when there is none.
+   * @param at - Index of the slash before the sequence number.
+   * @param sequence - The sequence number in the key; -1 when there is none.
+   */
+  private setIn(
+    group: ReplicaGroup | undefined,
+    key: string,
+    at: number,
+    sequence: number,
+    stored: Stored<ReplicaRecord>,
+  ): void {
+    if (sequence < 0 || !isRegular(stored.value, key, at, sequence)) {
+      this.delete(key);
+      this.irregular.set(key, stored);
+      this.count += 1;
+      return;
+    }
+    if (this.irregular.size > 0 && this.irregular.delete(key)) this.count -= 1;
+    if ((group ?? this.addGroup(stored.value.uid)).set(sequence, stored)) this.count += 1;
   }
 
   /** Returns the group of the workload whose uid is the beginning of `text`, up to `end`. */

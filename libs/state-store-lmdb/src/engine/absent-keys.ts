@@ -15,7 +15,8 @@ interface AbsentRange {
 /**
  * Ranges of keys that have no entry. Replicas and events are numbered, so that most new keys follow
  * the newest one of their kind: when the key after that one is known, no new key has to be searched
- * in the data file.
+ * in the data file. A range stays true because only the writer adds keys: the storage refuses to
+ * write when the counters in the file show that another program has written.
  */
 export class AbsentKeys {
   /** The range that was used last comes first. No two ranges have a key in common. */

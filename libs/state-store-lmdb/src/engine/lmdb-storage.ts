@@ -88,7 +88,7 @@ export class LmdbStorage implements Storage, StorageReader {
       return result;
     } catch (reason) {
       this.cache.clear(); // it has entries of the transaction that was aborted
-      this.absentKeys.clear(); // it has keys that the transaction had deleted
+      this.absentKeys.clear(); // it may have keys that the aborted transaction had deleted
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
       this.diskFullCause = reason;
       throw diskFullError(this.file, reason);

@@ -8,11 +8,11 @@ export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
 }
 
 /**
- * A transaction in the history: its changes, in the form of which watches get them and in the order
- * of its operations, and the entries before them, for reads of older revisions. Never empty.
+ * A transaction in the history: its changes, as watches get them and in the order of its operations,
+ * and the entries before the changes, for reads of older revisions. Has at least one change.
  */
 export interface LoggedTransaction extends ChangeBatch {
-  /** The entry before each change, at the index of the change; undefined: it created the key. */
+  /** The entry before each change, at the index of the change; undefined: the change created the key. */
   readonly entriesBefore: readonly (StoredEntry | undefined)[];
 }
 
