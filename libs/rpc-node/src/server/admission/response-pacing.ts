@@ -1,9 +1,9 @@
-import { constants } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Log, Timer } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
 import type { TrackedBytes } from './byte-budget.js';
-import type { DirectWrites } from './direct-writes.js';
+import type { DirectTarget, DirectWrites } from './direct-writes.js';
 import { createError } from './retryable-error.js';
 
 export interface ResponsePacerSettings {
@@ -61,25 +61,16 @@ export class ResponsePacer {
       timer?.cancel();
       if (!isClosed(call)) timer = this.setSlowReaderTimer(call, (next) => (timer = next));
     };
-    let heldBytes = 0;
-    const countUnread = (bytes: number): void => {
-      unread.add(bytes - heldBytes); // replaces the previous chunk, which the stream has taken
-      heldBytes = bytes;
-    };
-    const writeDirectly = (bytes: Uint8Array): boolean => {
-      if (!hasRoom(call, bytes.byteLength)) return false;
-      countUnread(bytes.byteLength); // may end this call
-      return !isClosed(call) && writeToStream(call, bytes);
-    };
+    const chunks = new CountedChunks(call);
     for await (const chunk of body) {
       directWrites?.close();
-      countUnread(chunk.byteLength);
+      chunks.countUnread(chunk.byteLength);
       for (let from = 0; from < chunk.byteLength; from += PIECE_BYTES) {
         startTimeout();
         yield chunk.subarray(from, from + PIECE_BYTES);
         timer?.cancel();
       }
-      directWrites?.open(writeDirectly);
+      directWrites?.open(chunks);
     }
     directWrites?.close();
     // Node holds the last bytes until the client reads them, so the timeout runs on
@@ -118,23 +109,50 @@ export function resetCall({ request, response }: Pick<PacedCall, 'request' | 're
 }
 
 /**
+ * Counts the chunks of one response as unread bytes, and writes chunks beside the body. Holds the
+ * stream itself: an order to an agent is written for each replica, and each object between costs an
+ * access to memory that no cache holds.
+ */
+class CountedChunks implements DirectTarget {
+  private readonly unread: TrackedBytes;
+  /** Undefined in HTTP/1.1. */
+  private readonly stream: ServerHttp2Stream | undefined;
+  /** Bytes of the last chunk, the only one that counts: the stream has taken the earlier ones. */
+  private heldBytes = 0;
+
+  constructor({ unread, request }: PacedCall) {
+    this.unread = unread;
+    this.stream = 'stream' in request ? request.stream : undefined;
+  }
+
+  /** Counts a chunk instead of the previous one. May end the call. */
+  countUnread(bytes: number): void {
+    if (bytes !== this.heldBytes) this.unread.add(bytes - this.heldBytes);
+    this.heldBytes = bytes;
+  }
+
+  /** @returns False when nothing was written: the call has ended, or the client has to read first. */
+  write(bytes: Uint8Array): boolean {
+    const { stream } = this;
+    if (stream === undefined || !hasRoom(stream, bytes.byteLength)) return false;
+    this.countUnread(bytes.byteLength);
+    if (stream.closed || stream.destroyed) return false;
+    stream.write(bytes);
+    return true;
+  }
+}
+
+/**
  * Returns true when the stream takes the bytes without a wait for the client: a write of the body
  * would return at once, and its slow-reader timeout would be cancelled at once.
  */
-function hasRoom({ request }: PacedCall, bytes: number): boolean {
-  if (!('stream' in request)) return false;
-  const { stream } = request;
+function hasRoom(stream: ServerHttp2Stream, bytes: number): boolean {
   return (
     stream.writable &&
     !stream.closed &&
     !stream.writableNeedDrain &&
     stream.writableLength + bytes < stream.writableHighWaterMark
   );
-}
-
-function writeToStream({ request }: PacedCall, bytes: Uint8Array): boolean {
-  if ('stream' in request) request.stream.write(bytes);
-  return 'stream' in request;
 }
 
 function isClosed({ request, response }: PacedCall): boolean {

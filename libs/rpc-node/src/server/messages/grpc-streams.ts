@@ -13,7 +13,8 @@ import {
   type UniversalServerResponse,
 } from '@connectrpc/connect/protocol';
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc';
-import { directSenderKey, mapStream } from '@cloudless/api';
+import { directSenderKey, mapStream, type DirectSender } from '@cloudless/api';
+import type { DirectWrites } from '../admission/direct-writes.js';
 import { CALL_ENDED } from '../transport/abortable-call.js';
 import { callCancellerKey } from '../transport/call-lifetimes.js';
 import {
@@ -41,9 +42,7 @@ export async function serveStream(
   const { responseHeader: header, responseTrailer: trailer } = context;
   const directWrites = context.values.get(callCancellerKey)?.directWrites;
   if (directWrites !== undefined)
-    context.values.set(directSenderKey, {
-      send: (bytes) => directWrites.write(fillHead(bytes)),
-    });
+    context.values.set(directSenderKey, new EnvelopeSender(directWrites));
   const invoke = async (incoming: UnaryRequest | StreamRequest): Promise<StreamResponse> => ({
     ...{ stream: true, method: method as DescMethodBiDiStreaming, service, header, trailer },
     message: implement(incoming.message as AsyncIterable<Message>, {
@@ -78,6 +77,15 @@ export async function serveStream(
   // The implementation can set headers until its first message.
   const first = await output.next();
   return { ...uResponseOk, header, trailer, body: prepend(first, output) };
+}
+
+/** Sends messages beside those that the implementation yields, each in its envelope. */
+class EnvelopeSender implements DirectSender {
+  constructor(private readonly writes: DirectWrites) {}
+
+  send(bytes: Uint8Array): boolean {
+    return this.writes.write(fillHead(bytes));
+  }
 }
 
 /** Passes the result of a first `next` on, then those of an iterator. */
