@@ -219,7 +219,9 @@ export class AgentSession {
       return;
     }
     if (before?.orderRevision === after.orderRevision) return;
-    const acknowledged = this.acknowledged.get(after.id);
+    // The agent has acknowledged no order for a replica that is new on the node.
+    const isNew = before?.nodeId !== this.nodeId;
+    const acknowledged = isNew ? undefined : this.acknowledged.get(after.id);
     if (isAcknowledged(this.deps, after, acknowledged)) return;
     const order = createOrder(this.deps, after);
     if (order === undefined) this.trackOrder(after.id, after, acknowledged);
@@ -311,7 +313,7 @@ export class AgentSession {
   }
 
   private pushOrder(order: Order): void {
-    if (!this.outbox.sendDirectly(() => this.sendEncoded(order)))
+    if (!this.outbox.canSendDirectly || !this.sendEncoded(order))
       this.outbox.push(`order/${order.replicaId}`, {
         $typeName: CoordinatorMessageSchema.typeName,
         message: { case: 'order', value: order },

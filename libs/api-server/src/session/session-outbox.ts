@@ -17,7 +17,6 @@ export class SessionOutbox<Message> {
   /** Ends the wait of {@link drain}; undefined while nothing waits. */
   private wake: (() => void) | undefined;
   private closed = false;
-  /** See {@link sendDirectly}. */
   private isReaderWaiting = false;
 
   /** Adds a message. Without effect after {@link close}. */
@@ -29,13 +28,11 @@ export class SessionOutbox<Message> {
   }
 
   /**
-   * Sends a message without {@link drain}, when its reader has passed on all earlier messages and
-   * waits for the next one.
-   * @param send - Returns false when the message was not sent.
-   * @returns False when the message was not sent: it has to be pushed.
+   * True while the reader of {@link drain} has passed on all earlier messages and waits for the next
+   * one: a message that is sent without the outbox overtakes no other message.
    */
-  sendDirectly(send: () => boolean): boolean {
-    return this.isReaderWaiting && send();
+  get canSendDirectly(): boolean {
+    return this.isReaderWaiting;
   }
 
   private wakeReader(): void {
