@@ -16,6 +16,9 @@ import type { ApiServerDeps } from '../ports.js';
  */
 type OrderDeps = Pick<ApiServerDeps, 'state'> & Partial<Pick<ApiServerDeps, 'network'>>;
 
+/** Orders are created with all their fields, which is much cheaper than `create` of the schema. */
+const ORDER = 'cloudless.api.Order';
+
 /** Longest time for which a stop waits for the network proxies. */
 const AWAIT_ENDPOINTS_GONE_MS = 5_000;
 
@@ -71,20 +74,25 @@ export function hasOrder(replica: ReplicaRecord): boolean {
  * Returns the start or stop order that follows from the record of a replica; undefined when the
  * replica has ended, or when its workload or version is no longer stored.
  */
-export function createOrder(
+export function createOrder(deps: OrderDeps, replica: ReplicaRecord): Order | undefined {
+  if (!hasOrder(replica)) return undefined;
+  const order = createContent(deps, replica);
+  if (order === undefined) return undefined;
+  const { id: replicaId, uid: workloadUid } = replica;
+  const { epoch } = deps.state;
+  const orderRevision = deps.state.toOrderRevision(replica.orderRevision);
+  return { $typeName: ORDER, epoch, orderRevision, replicaId, workloadUid, order };
+}
+
+function createContent(
   { state, network }: OrderDeps,
   replica: ReplicaRecord,
-): Order | undefined {
-  if (!hasOrder(replica)) return undefined;
-  const orderRevision = state.toOrderRevision(replica.orderRevision);
-  const { id: replicaId, uid: workloadUid } = replica;
-  const toOrder = (order: Order['order']): Order =>
-    toOrderMessage({ epoch: state.epoch, orderRevision, replicaId, workloadUid, order });
+): Order['order'] | undefined {
   if (!replica.desiredRunning) {
     const stop = createStop(replica.stopReason);
     if (network?.hasEndpoint(replica) === true)
       stop.awaitEndpointsGone = durationFromMs(AWAIT_ENDPOINTS_GONE_MS);
-    return toOrder({ case: 'stop', value: stop });
+    return { case: 'stop', value: stop };
   }
   const view = state.view();
   const workload = view.workload(replica.uid)?.value;
@@ -101,14 +109,7 @@ export function createOrder(
     spec,
   };
   if (stopAfter !== undefined) start.stopAfter = stopAfter;
-  return toOrder({ case: 'start', value: start });
-}
-
-/** Returns a message with all its fields, which is much cheaper than `create` of its schema. */
-function toOrderMessage(fields: Omit<Order, '$typeName' | '$unknown'>): Order {
-  const { epoch, orderRevision, replicaId, workloadUid, order } = fields;
-  const $typeName = 'cloudless.api.Order';
-  return { $typeName, epoch, orderRevision, replicaId, workloadUid, order };
+  return { case: 'start', value: start };
 }
 
 function createStop(reason: string): StopOrder {
@@ -138,14 +139,11 @@ export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): 
   const { orderRevision: newest, epoch } = state;
   const { replicaId, workloadUid, orderRevision, phase } = report;
   if (orderRevision > newest || phase === Phase.STOPPING) return undefined;
-  const common = { epoch, orderRevision: newest, replicaId, workloadUid };
-  if (phase > Phase.STOPPING)
-    return toOrderMessage({
-      ...common,
-      order: { case: 'forget', value: { $typeName: 'cloudless.api.ForgetOrder' } },
-    });
-  const stop = createStop('no record assigns this replica to this node');
-  return toOrderMessage({ ...common, order: { case: 'stop', value: stop } });
+  const order: Order['order'] =
+    phase > Phase.STOPPING
+      ? { case: 'forget', value: { $typeName: 'cloudless.api.ForgetOrder' } }
+      : { case: 'stop', value: createStop('no record assigns this replica to this node') };
+  return { $typeName: ORDER, epoch, orderRevision: newest, replicaId, workloadUid, order };
 }
 
 /**
