@@ -98,6 +98,26 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).toContain('cloudless_c_total{a="x"} 30.5\n');
   });
 
+  it('counts each value of a histogram in the series of its labels, and throws for other labels', async () => {
+    const metrics = createMetrics();
+    const spec = { name: 'cloudless_h', help: 'H.', buckets: [1, 2] };
+    const histogram = metrics.histogram({ ...spec, labels: ['a', 'b'] });
+    for (let round = 0; round < 2; round += 1) {
+      histogram.observe(1.5, { a: 'x', b: 'y' });
+      histogram.observe(3, { b: 'y', a: 'x' });
+      histogram.observe(0.5, { a: 'x' });
+      expect(() => histogram.observe(1, { c: 'z' })).toThrow('c');
+      expect(() => histogram.observe(NaN, { a: 'x' })).toThrow('not a valid number');
+    }
+    const text = await metrics.expose();
+    expect(text).toContain('cloudless_h_bucket{le="1",a="x",b="y"} 0\n');
+    expect(text).toContain('cloudless_h_bucket{le="2",a="x",b="y"} 2\n');
+    expect(text).toContain('cloudless_h_sum{a="x",b="y"} 9\n');
+    expect(text).toContain('cloudless_h_count{a="x",b="y"} 4\n');
+    expect(text).toContain('cloudless_h_count{a="x"} 2\n');
+    expect(text).not.toContain('c="z"');
+  });
+
   it('calls collectors each time metrics are exposed', async () => {
     const metrics = createMetrics();
     let value = 0;

@@ -1,5 +1,12 @@
 import * as prom from 'prom-client';
-import { assert, type Counter, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
+import {
+  assert,
+  type Counter,
+  type Histogram,
+  type Labels,
+  type Meter,
+  type MetricSpec,
+} from '@cloudless/base';
 import { SeriesTable } from './series.js';
 
 /** Metrics of one process or, in tests, of one component. */
@@ -35,6 +42,8 @@ export interface MetricsOptions {
  * values, so that memory would grow without end.
  */
 export const MAX_SERIES = 2_000;
+
+const NO_LABELS: Labels = {};
 
 /**
  * Creates metrics with a new registry. A second request with the same kind and name returns the
@@ -109,11 +118,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           buckets: [...spec.buckets],
           registers: [registry],
         });
-        const { fits } = createSeriesLimit(spec);
-        return {
-          observe: (value, labels = {}) =>
-            fits(labels) ? metric.observe(labels, value) : undefined,
-        };
+        return createHistogram(spec, metric, createSeriesLimit(spec));
       }),
     onExpose: (collect) => {
       const run = async (): Promise<void> => collect();
@@ -149,7 +154,7 @@ function createCounter(spec: MetricSpec, registry: prom.Registry, limit: SeriesL
     },
   });
   return {
-    add: (amount = 1, labels = {}) => {
+    add: (amount = 1, labels = NO_LABELS) => {
       const series = pending.get(labels);
       if (series !== undefined && amount >= 0 && amount < Infinity) {
         series.amount += amount;
@@ -163,6 +168,28 @@ function createCounter(spec: MetricSpec, registry: prom.Registry, limit: SeriesL
       limit.forget(labels);
       pending.delete(labels);
       metric.remove(labels);
+    },
+  };
+}
+
+/**
+ * Creates a histogram that asks prom-client once for the observer of each series: prom-client
+ * creates one for each observation otherwise.
+ */
+function createHistogram(
+  { labels: names = [] }: MetricSpec,
+  metric: prom.Histogram,
+  limit: SeriesLimit,
+): Histogram {
+  const observers = new SeriesTable<prom.Histogram.Internal<string>>(names);
+  return {
+    observe: (value, labels = NO_LABELS) => {
+      const known = observers.get(labels);
+      if (known !== undefined) return known.observe(value);
+      if (!limit.fits(labels)) return;
+      const observer = metric.labels({ ...labels }); // throws for labels that are not allowed
+      observer.observe(value);
+      observers.set(labels, observer);
     },
   };
 }
