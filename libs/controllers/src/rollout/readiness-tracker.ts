@@ -99,19 +99,18 @@ export class ReadinessTracker {
   private track(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
     const replica = after ?? before;
     if (replica === undefined) return;
-    const { id, uid, sequence } = replica;
+    const { id } = replica;
     const isWanted = after?.desiredRunning === true;
     if (!isWanted) this.lastReadyMs.delete(id);
     // Most changes are on the way to readiness: there is no time before, and none after.
     if (before?.ready !== true && after?.ready !== true) return;
-    const times = this.readySince.get(uid);
-    const since = times?.get(Number(sequence));
+    // Only ready replicas have a time, and the map of a large workload is in no cache.
+    const since = before?.ready === true ? this.getSince(before) : undefined;
     for (const former of this.frozen) keepFirst(former, replica, since);
     if (after === undefined || !after.ready) {
       if (since === undefined) return;
       if (isWanted) this.lastReadyMs.set(id, Math.max(0, Math.floor(this.clock.now() - since)));
-      times?.delete(Number(sequence));
-      if (times?.size === 0) this.readySince.delete(uid);
+      this.deleteSince(replica);
       return;
     }
     const sameContainer = before?.ready === true && before.containerId === after.containerId;
@@ -126,6 +125,12 @@ export class ReadinessTracker {
     const times = this.readySince.get(uid);
     if (times === undefined) this.readySince.set(uid, new Map([[Number(sequence), nowMs]]));
     else times.set(Number(sequence), nowMs);
+  }
+
+  private deleteSince({ uid, sequence }: ReplicaRecord): void {
+    const times = this.readySince.get(uid);
+    times?.delete(Number(sequence));
+    if (times?.size === 0) this.readySince.delete(uid);
   }
 }
 
