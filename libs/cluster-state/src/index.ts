@@ -52,10 +52,11 @@ export {
   holdsResources,
   isLive,
   isTombstone,
+  shareEmptyList,
   toShownPhase,
   waitsForNode,
 } from './records/replicas.js';
-export { shareContainer, shareTime } from './records/shared-parts.js';
+export { shareContainer, shareTime, shareTimeFromMs } from './records/shared-parts.js';
 export { putNodeReturn } from './transaction/node-return.js';
 export {
   toCanonicalVersion,

@@ -1,5 +1,4 @@
 import { create, equals, type DescField, type Message } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ImagePullStatus_Phase as PullPhase,
   ReplicaReportSchema,
@@ -13,7 +12,9 @@ import {
   copyReplica,
   isLive,
   shareContainer,
+  shareEmptyList,
   shareTime,
+  shareTimeFromMs,
   type ClusterView,
 } from '@cloudless/cluster-state';
 
@@ -22,6 +23,9 @@ import {
  * may report any text.
  */
 const MAX_REASON_LENGTH = 1_000;
+/** For a copy whose fields are set afterwards, which is faster than by their names. */
+const NO_CHANGES = Object.freeze({});
+
 /**
  * Creates reports about the end of replicas that the records assign to a node and that its agent no
  * longer has: STOPPED when a stop was ordered, FAILED when the replica was starting or running. A
@@ -52,7 +56,8 @@ export function createMissingReports(
  * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
  * order becomes STOPPED however it ended.
  * @param wallTimeMs - Current time, stored as `readySince` when the replica becomes ready.
- * @param hasNewestOrder - True when the agent has the newest order of the replica.
+ * @param hasNewestOrder - True when the agent has the newest order of the replica. Only read for a
+ *   record with `stopAfterUnconfirmed`.
  * @returns A changed copy, or the record itself when the replica has ended already.
  */
 export function mergeReport(
@@ -71,17 +76,16 @@ export function mergeReport(
   }
   const isStopped = hasEnded && !record.desiredRunning;
   const ready = report.ready && !hasEnded;
-  const next = copyReplica(record, {
-    phase: isStopped ? Phase.STOPPED : report.phase > record.phase ? report.phase : record.phase,
-    ready,
-    reason: report.reason,
-    containerId: report.containerId,
-    restarts: Math.max(record.restarts, report.restarts),
-    endpoints: report.endpoints,
-    earlierContainerIds: report.earlierContainerIds,
-    ...toNextStartChange(record, hasEnded ? undefined : report.nextStartAt),
-    ...toFailedStartsChange(record, report),
-  });
+  const next = copyReplica(record, toNextStartChange(record, hasEnded, report.nextStartAt));
+  if (isStopped) next.phase = Phase.STOPPED;
+  else if (report.phase > record.phase) next.phase = report.phase;
+  next.ready = ready;
+  next.reason = report.reason;
+  next.containerId = report.containerId;
+  next.restarts = Math.max(record.restarts, report.restarts);
+  next.endpoints = shareEmptyList(report.endpoints);
+  next.earlierContainerIds = shareEmptyList(report.earlierContainerIds);
+  mergeFailedStarts(next, report);
   if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
   if (hasNewestOrder) next.stopAfterUnconfirmed = false;
@@ -92,43 +96,39 @@ export function mergeReport(
   // The report of an agent that was restarted contains no pull: the pull did not survive.
   else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
-  if (becameReady) next.readySince = shareTime(timestampFromMs(wallTimeMs));
+  if (becameReady) next.readySince = shareTimeFromMs(wallTimeMs);
   else if (!ready) delete next.readySince;
   return next;
 }
 
-/**
- * Returns the change of the next start. Empty when the record had none and gets none, as almost
- * always, because a change of this field makes the copy of a record slower.
- */
+/** Returns the change of the next start: none when the record had no next start and gets none. */
 function toNextStartChange(
   { nextStartAt: before }: ReplicaRecord,
+  hasEnded: boolean,
   after: ReplicaReport['nextStartAt'],
-): Pick<Parameters<typeof copyReplica>[1], 'nextStartAt'> {
-  if (after !== undefined) return { nextStartAt: shareTime(after) };
-  return before === undefined ? {} : { nextStartAt: undefined };
+): Parameters<typeof copyReplica>[1] {
+  if (after !== undefined && !hasEnded) return { nextStartAt: shareTime(after) };
+  return before === undefined ? NO_CHANGES : { nextStartAt: undefined };
 }
 
 /**
- * Returns the change of the failed starts, which never decrease and are never more than the
- * restarts that contain them, whatever an agent reports. Empty without a change, as {@link
- * toNextStartChange}.
+ * Stores the failed starts, which never decrease and are never more than the restarts that contain
+ * them, whatever an agent reports.
  *
  * An agent that could not store its progress, or that was of an earlier version in between, has
  * counted too few. Its number replaces the stored number only when it is higher, as for restarts:
  * users see its failed starts as restarts until then, but no count goes back.
  */
-function toFailedStartsChange(
-  { failedStarts: before = 0, restarts }: ReplicaRecord,
-  report: ReplicaReport,
-): Pick<Parameters<typeof copyReplica>[1], 'failedStarts'> {
-  const failedStarts = Math.min(report.failedStarts, Math.max(restarts, report.restarts));
-  return failedStarts > before ? { failedStarts } : {};
+function mergeFailedStarts(next: ReplicaRecord, report: ReplicaReport): void {
+  const failedStarts = Math.min(report.failedStarts, next.restarts);
+  if (failedStarts > (next.failedStarts ?? 0)) next.failedStarts = failedStarts;
 }
 
 /** Returns true when {@link mergeReport} has changed nothing. */
 export function isSameRecord(before: ReplicaRecord, after: ReplicaRecord): boolean {
   if (before === after) return true;
+  // Almost every report of a start changes these two.
+  if (before.phase !== after.phase || before.ready !== after.ready) return false;
   // Most fields are shared with the record. The generic comparison takes ten times as long.
   const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[];
   return ReplicaRecordSchema.fields.every((field) =>

@@ -289,7 +289,10 @@ export class ReplicaReportQueue {
 
   private merge(record: ReplicaRecord, report: ReplicaReport): ReplicaRecord {
     const { state, clock } = this.deps;
-    const hasNewestOrder = report.orderRevision >= state.toOrderRevision(record.orderRevision);
+    // Only the confirmation of a stop limit needs the comparison, which creates a big integer.
+    const hasNewestOrder =
+      record.stopAfterUnconfirmed &&
+      report.orderRevision >= state.toOrderRevision(record.orderRevision);
     return mergeReport(record, report, clock.wallTime(), hasNewestOrder);
   }
 

@@ -126,6 +126,11 @@ export function listReplicaValues(replica: ReplicaRecord, values: unknown[]): vo
   values[31] = replica.failedStarts;
 }
 
+/** Returns the empty list that all replicas share for an empty list, any other list itself. */
+export function shareEmptyList<Item>(list: Item[]): Item[] {
+  return list.length === 0 ? NO_ITEMS : list;
+}
+
 /** Creates a replica as `create` does, with empty lists that all replicas share. */
 export function createEmptyReplica(): ReplicaRecord {
   return copyInitialFields(EMPTY_REPLICA);

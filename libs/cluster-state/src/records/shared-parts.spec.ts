@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { ContainerFactsSchema, type ContainerFacts } from '@cloudless/api';
-import { shareBigint, shareContainer, shareTime } from './shared-parts.js';
+import { shareBigint, shareContainer, shareTime, shareTimeFromMs } from './shared-parts.js';
 
 const newerField = new BinaryWriter().tag(999, WireType.Varint).uint32(1).finish();
 
@@ -34,6 +34,12 @@ describe('shareTime', () => {
   it('returns the same object for equal times', () => {
     const shared = shareTime(timestampFromMs(1_700_000_000_123));
     expect(shareTime(timestampFromMs(1_700_000_000_123))).toBe(shared);
+  });
+
+  it('gives the same object to those who have the time in milliseconds', () => {
+    for (const ms of [1_700_000_000_123, 1_700_000_000_123, 1_700_000_000_124]) {
+      expect(shareTimeFromMs(ms)).toBe(shareTime(timestampFromMs(ms)));
+    }
   });
 
   it('keeps a time with fields that a newer version wrote, and nanoseconds out of range', () => {
