@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { ManualClock } from '../testing/index.js';
 import { Throttle } from './throttle.js';
 
@@ -15,6 +16,29 @@ describe('Throttle', () => {
     await clock.advance(600);
     expect(throttle.take('a')).toEqual({ passes: true, suppressed: { count: 2, sinceMs } });
     expect(throttle.take('a').passes).toBe(false);
+  });
+
+  it('decides as a bucket of each key that is filled with one token per interval', async () => {
+    // A power of 2, so that parts of tokens are exact.
+    const everyMs = 1_024;
+    const arbSteps = fc.array(fc.tuple(fc.constantFrom('a', 'b'), fc.nat(2_000)), { size: '+1' });
+    await fc.assert(
+      fc.asyncProperty(arbSteps, fc.integer({ min: 1, max: 4 }), async (steps, burst) => {
+        const clock = new ManualClock();
+        const throttle = new Throttle({ clock, burst, everyMs });
+        const buckets = new Map<string, { tokens: number; atMs: number }>();
+        for (const [key, pauseMs] of steps) {
+          await clock.advance(pauseMs);
+          const bucket = buckets.get(key) ?? { tokens: burst, atMs: clock.now() };
+          const added = (clock.now() - bucket.atMs) / everyMs;
+          const tokens = Math.min(burst, bucket.tokens + added);
+          const passes = tokens >= 1;
+          const expected = passes ? { passes } : { passes, waitMs: (1 - tokens) * everyMs };
+          expect(throttle.take(key)).toMatchObject(expected);
+          buckets.set(key, { tokens: passes ? tokens - 1 : tokens, atMs: clock.now() });
+        }
+      }),
+    );
   });
 
   it('forgets the least recently used key when there are more keys than maxKeys', () => {

@@ -30,64 +30,65 @@ export interface SuppressedEvents {
   readonly sinceMs: number;
 }
 
-interface Bucket {
-  /** Events that may pass now; fractions grow with time. */
-  tokens: number;
-  /** Time at which `tokens` was computed. */
-  atMs: number;
-  suppressed: { count: number; readonly sinceMs: number } | undefined;
-}
+/** The result for almost every event, so that most calls create no object. */
+const PASSES: ThrottleResult = Object.freeze({ passes: true, suppressed: undefined });
 
 /**
  * Token-bucket rate limiter per key that counts the events it suppresses. For log lines and events
  * that a client could trigger without end.
  */
 export class Throttle {
-  private readonly buckets = new Map<string, Bucket>();
+  /**
+   * When each key has a full burst again, on the monotonic clock: one interval later for each event
+   * that has passed. Numbers, because a caller may have a key for each replica of a large cluster.
+   */
+  private readonly fullAtMs = new Map<string, number>();
+  private readonly suppressed = new Map<string, { count: number; readonly sinceMs: number }>();
 
   constructor(private readonly options: ThrottleOptions) {}
 
   /** Records an event of `key` and returns whether the event passes. */
   take(key: string): ThrottleResult {
-    const { clock, everyMs } = this.options;
-    const bucket = this.refillBucket(key);
-    if (bucket.tokens >= 1) {
-      bucket.tokens -= 1;
-      const { suppressed } = bucket;
-      bucket.suppressed = undefined;
-      return { passes: true, suppressed };
+    const { clock, burst, everyMs } = this.options;
+    const now = clock.now();
+    const known = this.fullAtMs.get(key);
+    const fullAtMs = known === undefined ? now : Math.max(now, known);
+    const waitMs = fullAtMs - now - (burst - 1) * everyMs;
+    if (known !== undefined) this.fullAtMs.delete(key); // move to the end: most recently used
+    this.fullAtMs.set(key, waitMs > 0 ? fullAtMs : fullAtMs + everyMs);
+    if (known === undefined) this.forgetOldest();
+    if (waitMs > 0) {
+      this.countSuppressed(key);
+      return { passes: false, waitMs: Math.ceil(waitMs) };
     }
-    bucket.suppressed ??= { count: 0, sinceMs: clock.wallTime() };
-    bucket.suppressed.count += 1;
-    return { passes: false, waitMs: Math.ceil((1 - bucket.tokens) * everyMs) };
+    const suppressed = this.suppressed.size === 0 ? undefined : this.suppressed.get(key);
+    if (suppressed === undefined) return PASSES;
+    this.suppressed.delete(key);
+    return { passes: true, suppressed };
   }
 
   /** Drops the state of a key, which then starts with a full burst. */
   forget(key: string): void {
-    this.buckets.delete(key);
+    this.fullAtMs.delete(key);
+    this.suppressed.delete(key);
   }
 
-  private refillBucket(key: string): Bucket {
-    const { clock, burst, everyMs, maxKeys = 1_000 } = this.options;
-    const now = clock.now();
-    const known = this.buckets.get(key);
-    const bucket = known ?? { tokens: burst, atMs: now, suppressed: undefined };
-    bucket.tokens = Math.min(burst, bucket.tokens + (now - bucket.atMs) / everyMs);
-    bucket.atMs = now;
-    if (known !== undefined) this.buckets.delete(key); // move to the end: most recently used
-    this.buckets.set(key, bucket);
-    if (this.buckets.size > maxKeys + Math.floor(maxKeys / 8)) this.forgetOldest(maxKeys);
-    return bucket;
+  private countSuppressed(key: string): void {
+    const known = this.suppressed.get(key);
+    if (known !== undefined) known.count += 1;
+    else this.suppressed.set(key, { count: 1, sinceMs: this.options.clock.wallTime() });
   }
 
   /**
    * Many at once: the first key of a map is found only after the places of all keys that were
    * deleted before it.
    */
-  private forgetOldest(maxKeys: number): void {
-    for (const key of this.buckets.keys()) {
-      if (this.buckets.size <= maxKeys) return;
-      this.buckets.delete(key);
+  private forgetOldest(): void {
+    const { maxKeys = 1_000 } = this.options;
+    if (this.fullAtMs.size <= maxKeys + Math.floor(maxKeys / 8)) return;
+    for (const key of this.fullAtMs.keys()) {
+      if (this.fullAtMs.size <= maxKeys) return;
+      this.forget(key);
     }
   }
 }
