@@ -1,5 +1,5 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Throttle, type Clock, type SuppressedEvents } from '@cloudless/base';
+import { Throttle, type Clock, type SuppressedEvents, type ThrottleResult } from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
 
 /** Reasons of events that a replica can cause again and again. Only these events are limited. */
@@ -15,6 +15,7 @@ const BURST = 6;
 const MERGE_MS = 60_000;
 /** Replicas whose rate is known, a bound on memory. A forgotten replica may emit a burst again. */
 const MAX_REPLICAS = 10_000;
+const UNLIMITED: ThrottleResult = { passes: true, suppressed: undefined };
 
 /** The newest suppressed event of one replica. */
 interface SuppressedEvent {
@@ -47,17 +48,27 @@ export class EventThrottle {
    */
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
-    this.taken.delete(replicaId);
-    if (!REPEATABLE_REASONS.has(reason)) {
-      // Other reasons mean that the replica has ended, so its suppressed events are obsolete.
-      this.discard(nodeId, replicaId);
-      return event;
-    }
-    const throttled = this.throttle.take(replicaId);
-    if (throttled.passes) {
-      this.discard(nodeId, replicaId);
-      return withCount(event, throttled.suppressed, 1);
-    }
+    return this.limit(nodeId, event, this.take(nodeId, reason, replicaId));
+  }
+
+  /**
+   * Records that a replica has an event, for a caller that may need no event of its own: {@link
+   * admit} without the event. Call {@link limit} unless the event passes and none was suppressed.
+   */
+  take(nodeId: string, reason: string, replicaId: string): ThrottleResult {
+    if (this.taken.size > 0) this.taken.delete(replicaId);
+    // Other reasons mean that the replica has ended, so its suppressed events are obsolete.
+    const throttled = REPEATABLE_REASONS.has(reason) ? this.throttle.take(replicaId) : UNLIMITED;
+    if (throttled.passes) this.discard(nodeId, replicaId);
+    return throttled;
+  }
+
+  /**
+   * Returns or keeps the event of a call of {@link take}.
+   * @returns As {@link admit}.
+   */
+  limit(nodeId: string, event: EventInit, throttled: ThrottleResult): EventInit | undefined {
+    if (throttled.passes) return withCount(event, throttled.suppressed, 1);
     this.keep(nodeId, { event, dueAtMs: this.clock.now() + throttled.waitMs, passed: false });
     return undefined;
   }
@@ -120,6 +131,7 @@ export class EventThrottle {
   }
 
   private discard(nodeId: string, replicaId: string): void {
+    if (this.suppressed.size === 0) return;
     const byReplica = this.suppressed.get(nodeId);
     byReplica?.delete(replicaId);
     if (byReplica?.size === 0) this.suppressed.delete(nodeId);

@@ -1,4 +1,7 @@
+import type { Event } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
+import { createReadyEvent, createSubject } from './report-events.js';
 
 /** Most events about single replicas of one workload in one commit. */
 const MAX_SINGLE_EVENTS = 8;
@@ -7,8 +10,14 @@ const MAX_SINGLE_EVENTS = 8;
  * workloads has a few replicas of each in every commit.
  */
 const MAX_SINGLE_EVENTS_IN_COMMIT = 16;
-/** The reason of the events that this file merges. */
-const READY = 'ReplicaReady';
+
+/** The replicas of one workload that become ready by the same cause. */
+interface ReadyGroup {
+  /** Undefined for replicas of deleted workloads. */
+  readonly workload: WorkloadRecord | undefined;
+  readonly cause: Event | undefined;
+  readonly replicas: [ReplicaRecord, ...ReplicaRecord[]];
+}
 
 /**
  * The events of one commit about replicas that have become ready. When many replicas of a workload
@@ -16,58 +25,79 @@ const READY = 'ReplicaReady';
  * would be a quarter of the writes of a start.
  */
 export class ReadyEvents {
-  private readonly groups = new Map<string, EventInit[]>();
-  private eventCount = 0;
+  private groups: ReadyGroup[] = [];
+  private replicaCount = 0;
 
   /** Number of events that {@link flush} adds. */
   get size(): number {
     const { maxSingleEvents } = this;
+    if (maxSingleEvents === 1) return this.groups.length;
     let size = 0;
-    for (const { length } of this.groups.values()) size += length > maxSingleEvents ? 1 : length;
+    for (const { replicas } of this.groups)
+      size += replicas.length > maxSingleEvents ? 1 : replicas.length;
     return size;
   }
 
   /** Most replicas of one group that get an event each. */
   private get maxSingleEvents(): number {
-    return this.eventCount > MAX_SINGLE_EVENTS_IN_COMMIT ? 1 : MAX_SINGLE_EVENTS;
+    return this.replicaCount > MAX_SINGLE_EVENTS_IN_COMMIT ? 1 : MAX_SINGLE_EVENTS;
   }
 
   /**
-   * Collects an event until {@link flush}.
-   * @returns False for an event that is not merged with others: one with another reason or a cause
-   *   in the same commit, or one that stands for several events of its replica.
+   * Collects the event of a replica until {@link flush}.
+   * @param replica - The record as it is written.
+   * @param cause - A stored event.
    */
-  add(event: EventInit): boolean {
-    if (event.reason !== READY || event.count !== undefined) return false;
-    const { namespace = '', workload = '', causedBy } = event;
-    // An event of the same commit, such as the end of an image pull, causes one event only.
-    if (causedBy !== undefined && !('id' in causedBy)) return false;
-    const key = `${namespace}/${workload} ${causedBy?.id ?? ''}`;
-    const group = this.groups.get(key);
-    if (group === undefined) this.groups.set(key, [event]);
-    else group.push(event);
-    this.eventCount += 1;
-    return true;
+  add(
+    replica: ReplicaRecord,
+    workload: WorkloadRecord | undefined,
+    cause: Event | undefined,
+  ): void {
+    this.replicaCount += 1;
+    const group = this.findGroup(workload, cause);
+    if (group === undefined) this.groups.push({ workload, cause, replicas: [replica] });
+    else group.replicas.push(replica);
   }
 
   /** Adds the events to the transaction of the commit. */
   flush(transaction: Transaction): void {
     const { maxSingleEvents } = this;
-    for (const events of this.groups.values())
-      if (events.length > maxSingleEvents) transaction.event(merge(events));
-      else for (const event of events) transaction.event(event);
-    this.groups.clear();
-    this.eventCount = 0;
+    for (const group of this.groups)
+      if (group.replicas.length > maxSingleEvents) transaction.event(createMergedEvent(group));
+      else
+        for (const replica of group.replicas) transaction.event(createSingleEvent(group, replica));
+    this.groups = [];
+    this.replicaCount = 0;
+  }
+
+  /** A commit has few groups, so a loop takes less time than a key for a map. */
+  private findGroup(
+    workload: WorkloadRecord | undefined,
+    cause: Event | undefined,
+  ): ReadyGroup | undefined {
+    for (const group of this.groups)
+      if (group.cause?.id === cause?.id && haveSameName(group.workload, workload)) return group;
+    return undefined;
   }
 }
 
-function merge(events: readonly EventInit[]): EventInit {
-  const [first] = events;
+function haveSameName(a: WorkloadRecord | undefined, b: WorkloadRecord | undefined): boolean {
+  return a === b || (a?.name === b?.name && a?.namespace === b?.namespace);
+}
+
+function createSingleEvent({ workload, cause }: ReadyGroup, replica: ReplicaRecord): EventInit {
+  return { ...createReadyEvent(createSubject(replica, workload)), causedBy: cause };
+}
+
+function createMergedEvent(group: ReadyGroup): EventInit {
+  const { replicas } = group;
+  const [first] = replicas;
+  const isOneNode = replicas.every(({ nodeId }) => nodeId === first.nodeId);
   return {
-    ...first,
-    message: `${events.length} replicas are ready`,
+    ...createSingleEvent(group, first),
+    message: `${replicas.length} replicas are ready`,
     replicaId: '',
-    replicaIds: events.map(({ replicaId = '' }) => replicaId),
-    nodeId: events.every(({ nodeId }) => nodeId === first?.nodeId) ? (first?.nodeId ?? '') : '',
+    replicaIds: replicas.map(({ id }) => id),
+    nodeId: isOneNode ? first.nodeId : '',
   };
 }

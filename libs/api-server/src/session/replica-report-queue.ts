@@ -1,5 +1,5 @@
 import type { ReplicaReport } from '@cloudless/api';
-import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
   CloudlessError,
   type Counter,
@@ -21,7 +21,14 @@ import { EventThrottle } from './event-throttle.js';
 import { createMissingReports, isSameRecord, mergeReport } from './merge-report.js';
 import { ReadyEvents } from './ready-events.js';
 import { ReportBacklog, type QueuedReport } from './report-backlog.js';
-import { createReportEvents, findCause } from './report-events.js';
+import {
+  READY,
+  becomesReady,
+  createReadyEvent,
+  createReportEvents,
+  createSubject,
+  findCause,
+} from './report-events.js';
 
 /**
  * No report is added to a transaction with more writes than this: one report writes up to 4 records
@@ -188,6 +195,7 @@ export class ReplicaReportQueue {
     const view = state.view();
     const transaction = state.transaction();
     const ready = new ReadyEvents();
+    const commit: ReportCommit = { transaction, view, ready };
     const taken: TakenReport[] = [];
     let looks = 0;
     while (
@@ -198,7 +206,7 @@ export class ReplicaReportQueue {
       if (queued === undefined) break;
       looks += 1;
       try {
-        const record = this.addReport({ transaction, view, ready }, queued);
+        const record = this.addReport(commit, queued);
         if (record === undefined) this.backlog.finish(queued);
         else taken.push({ queued, record });
       } catch (reason) {
@@ -314,22 +322,55 @@ export class ReplicaReportQueue {
     return next;
   }
 
-  private addEvents(
-    { transaction, view, ready }: ReportCommit,
-    before: ReplicaRecord,
-    after: ReplicaRecord,
-  ): void {
-    const { nodeId } = after;
-    let previousEvent: EventInit | undefined;
-    for (const event of createReportEvents(before, after, view.workload(after.uid)?.value)) {
-      const admitted = this.eventThrottle.admit(nodeId, event);
-      if (admitted === undefined) {
-        this.queue.wake(`events ${nodeId}`);
-        continue;
-      }
-      previousEvent = { ...admitted, causedBy: previousEvent ?? findCause(view, admitted) };
-      if (!ready.add(previousEvent)) transaction.event(previousEvent);
+  private addEvents(commit: ReportCommit, before: ReplicaRecord, after: ReplicaRecord): void {
+    const workload = commit.view.workload(after.uid)?.value;
+    let previous: EventInit | undefined;
+    for (const event of createReportEvents(before, after, workload)) {
+      const admitted = this.eventThrottle.admit(after.nodeId, event);
+      previous = this.addEvent(commit, after, admitted, previous) ?? previous;
     }
+    if (becomesReady(before, after)) this.addReadyEvent(commit, after, workload, previous);
+  }
+
+  /**
+   * Adds the event of a replica that has become ready. Creates no event of its own for the replica
+   * when others may share the event: an event that has a stored cause and stands for no further
+   * ones.
+   * @param previous - An event of the same commit about the replica, which causes one event only.
+   */
+  private addReadyEvent(
+    commit: ReportCommit,
+    replica: ReplicaRecord,
+    workload: WorkloadRecord | undefined,
+    previous: EventInit | undefined,
+  ): void {
+    const { id, nodeId } = replica;
+    const throttled = this.eventThrottle.take(nodeId, READY, id);
+    if (throttled.passes && throttled.suppressed === undefined && previous === undefined)
+      return commit.ready.add(replica, workload, findCause(commit.view, READY, id));
+    const event = createReadyEvent(createSubject(replica, workload));
+    this.addEvent(commit, replica, this.eventThrottle.limit(nodeId, event, throttled), previous);
+  }
+
+  /**
+   * Adds an event to the transaction, with its cause.
+   * @param event - Undefined for an event that is suppressed for now.
+   * @param previous - The event before this one in the same transaction, which is its cause.
+   * @returns The event as it was added, if it was.
+   */
+  private addEvent(
+    { transaction, view }: ReportCommit,
+    { id, nodeId }: ReplicaRecord,
+    event: EventInit | undefined,
+    previous: EventInit | undefined,
+  ): EventInit | undefined {
+    if (event === undefined) {
+      this.queue.wake(`events ${nodeId}`);
+      return undefined;
+    }
+    const added = { ...event, causedBy: previous ?? findCause(view, event.reason ?? '', id) };
+    transaction.event(added);
+    return added;
   }
 
   /** Commits suppressed events of a node that are due. */

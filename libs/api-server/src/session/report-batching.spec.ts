@@ -1,6 +1,10 @@
 import { create } from '@bufbuild/protobuf';
 import fc from 'fast-check';
-import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ImagePullStatus_Phase as PullPhase,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import {
   CloudlessError,
@@ -216,6 +220,66 @@ describe('batches of reports', () => {
     gates.shift()?.();
     await settle();
     expect(world.written.get('w-1')).toEqual([1, 2, 3]);
+    await world.close();
+  });
+});
+
+describe('events of replicas that become ready in one commit', () => {
+  const enqueue = (world: World, replica: number, fields: object): void =>
+    world.reports.enqueue(
+      nodeOf(replica, 1),
+      create(ReplicaReportSchema, {
+        replicaId: `w-${replica}`,
+        phase: Phase.RUNNING,
+        ready: true,
+        ...fields,
+      }),
+    );
+  const listEvents = ({ state }: World) =>
+    state
+      .view()
+      .events()
+      .map(({ reason, replicaId, replicaIds, count }) => ({
+        reason,
+        replica: replicaId,
+        others: replicaIds.length,
+        count,
+      }));
+
+  it('are merged, but for that of a replica whose image was pulled, which the pull has caused', async () => {
+    const world = await openWorld(30, 1);
+    const imagePull = { image: 'web', phase: PullPhase.PULLED };
+    for (const replica of range(30)) enqueue(world, replica, replica === 7 ? { imagePull } : {});
+    await settle();
+    expect(listEvents(world)).toEqual([
+      { reason: 'ReplicaReady', replica: 'w-1', others: 0, count: 0 },
+      { reason: 'ImagePulled', replica: 'w-7', others: 0, count: 0 },
+      { reason: 'ReplicaReady', replica: 'w-7', others: 0, count: 0 },
+      { reason: 'ReplicaReady', replica: '', others: 28, count: 0 },
+    ]);
+    const [, pulled, ready] = world.state.view().events();
+    expect(ready?.causeId).toBe(pulled?.id);
+    await world.close();
+  });
+
+  it('are merged, but for that of a replica which stands for suppressed events', async () => {
+    const world = await openWorld(30, 1);
+    // Before the timer of the suppressed events, which are due at the same time.
+    world.clock.setTimer(60_000, () => {
+      for (const replica of range(30)) enqueue(world, replica, {});
+    });
+    for (const ready of [true, false, true, false, true, false, true, false]) {
+      enqueue(world, 7, { ready });
+      await settle();
+    }
+    const before = listEvents(world).length;
+    expect(before).toBe(6);
+    await world.clock.advance(60_000);
+    expect(listEvents(world).slice(before)).toEqual([
+      { reason: 'ReplicaReady', replica: 'w-1', others: 0, count: 0 },
+      { reason: 'ReplicaReady', replica: 'w-7', others: 0, count: 3 },
+      { reason: 'ReplicaReady', replica: '', others: 28, count: 0 },
+    ]);
     await world.close();
   });
 });

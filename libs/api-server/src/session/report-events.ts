@@ -4,35 +4,58 @@ import {
   getNotStartedCause,
   ReplicaStatus_Phase as Phase,
   RestartPolicy_Policy as RestartMode,
+  type Event,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView, EventInit } from '@cloudless/cluster-state';
 import { createPullEvent, type EventSubject } from './pull-events.js';
 
+/** The reason of the event that a replica is ready. */
+export const READY = 'ReplicaReady';
+
+const NO_EVENTS: readonly EventInit[] = [];
+
 /**
  * Returns the events about a change of a replica record: first the event of its image, then the
- * event of the replica. A start that failed because of the image has only the event of the image.
+ * event of the replica, without that of {@link becomesReady}. A start that failed because of the
+ * image has only the event of the image.
  */
 export function createReportEvents(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: WorkloadRecord | undefined,
 ): readonly EventInit[] {
-  const subject: EventSubject = {
+  const isReady = becomesReady(before, after);
+  if (isReady && before.imagePull === after.imagePull) return NO_EVENTS;
+  const subject = createSubject(after, workload);
+  const pull = createPullEvent(before.imagePull, after.imagePull, subject);
+  const hasEventOfImage = pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts;
+  const replicaEvent = isReady || hasEventOfImage ? undefined : createEvent(before, after, subject);
+  const event = replicaEvent ?? createFinalFailureEvent(before, after, workload, subject);
+  if (pull === undefined) return event === undefined ? NO_EVENTS : [event];
+  return event === undefined ? [pull] : [pull, event];
+}
+
+/**
+ * Returns true when the event of the replica is that of {@link createReadyEvent}. Apart from the
+ * other events, because replicas that become ready together share an event.
+ */
+export function becomesReady(before: ReplicaRecord, after: ReplicaRecord): boolean {
+  return after.ready && !before.ready && after.restarts <= before.restarts;
+}
+
+/** The fields that all events about a replica share. */
+export function createSubject(
+  replica: ReplicaRecord,
+  workload: WorkloadRecord | undefined,
+): EventSubject {
+  return {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
     workload: workload?.name ?? '',
-    replicaId: after.id,
-    nodeId: after.nodeId,
+    replicaId: replica.id,
+    nodeId: replica.nodeId,
   };
-  const pull = createPullEvent(before.imagePull, after.imagePull, subject);
-  const replicaEvent =
-    pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
-      ? undefined
-      : createEvent(before, after, subject);
-  const event = replicaEvent ?? createFinalFailureEvent(before, after, workload, subject);
-  if (pull === undefined) return event === undefined ? [] : [event];
-  return event === undefined ? [pull] : [pull, event];
 }
 
 /**
@@ -52,7 +75,7 @@ function createFinalFailureEvent(
   return { ...subject, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
 }
 
-/** Creates the event about a restart, a change of readiness or the end of a replica, if any. */
+/** Creates the event about a restart, a loss of readiness or the end of a replica, if any. */
 function createEvent(
   before: ReplicaRecord,
   after: ReplicaRecord,
@@ -75,7 +98,6 @@ function createEvent(
     };
   }
   if (after.phase === before.phase) {
-    if (!before.ready && after.ready) return createReadyEvent(subject, after.id);
     if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
       const message = `replica ${after.id} is not ready: ${after.reason}`;
       return { ...subject, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
@@ -98,7 +120,7 @@ function createEvent(
       message: `replica ${after.id} stopped: ${after.stopReason || after.reason}`,
     };
   }
-  return after.ready && !before.ready ? createReadyEvent(subject, after.id) : undefined;
+  return undefined;
 }
 
 /**
@@ -109,19 +131,10 @@ function findFailedStart({ phase, reason, lastEndReason }: ReplicaRecord): strin
   return getNotStartedCause(lastEndReason) ?? (phase === Phase.STARTING ? reason : undefined);
 }
 
-/** Lists the fields one by one, which is faster than a copy: a start has this event only. */
-function createReadyEvent(subject: EventSubject, id: string): EventInit {
-  const { category, namespace, workload, replicaId, nodeId } = subject;
-  return {
-    category,
-    namespace,
-    workload,
-    replicaId,
-    nodeId,
-    severity: Severity.INFO,
-    reason: 'ReplicaReady',
-    message: `replica ${id} is ready`,
-  };
+/** Creates the event of a replica that has become ready. */
+export function createReadyEvent(subject: EventSubject): EventInit {
+  const message = `replica ${subject.replicaId} is ready`;
+  return { ...subject, severity: Severity.INFO, reason: READY, message };
 }
 
 /**
@@ -130,8 +143,9 @@ function createReadyEvent(subject: EventSubject, id: string): EventInit {
  */
 export function findCause(
   view: Pick<ClusterView, 'lastEventOfReplica'>,
-  { reason, replicaId = '' }: EventInit,
-): EventInit['causedBy'] {
+  reason: string,
+  replicaId: string,
+): Event | undefined {
   if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
     return undefined;
   const last = view.lastEventOfReplica(replicaId);
