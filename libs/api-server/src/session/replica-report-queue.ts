@@ -20,7 +20,7 @@ import type { ApiServerDeps } from '../ports.js';
 import { EventThrottle } from './event-throttle.js';
 import { createMissingReports, isSameRecord, mergeReport } from './merge-report.js';
 import { ReadyEvents } from './ready-events.js';
-import { ReportBacklog, type QueuedReport } from './report-backlog.js';
+import { ReportBacklog, toReportKey, type QueuedReport } from './report-backlog.js';
 import {
   READY,
   becomesReady,
@@ -117,9 +117,9 @@ export class ReplicaReportQueue {
   /** Adds a report, which replaces a waiting report about the same replica. Does not wait. */
   enqueue(nodeId: string, report: ReplicaReport): void {
     this.reportCount.add();
-    const { key, isSeparate } = this.backlog.add(nodeId, report);
-    if (isSeparate) return this.queue.wake(`separate ${key}`);
-    this.wakeLanes();
+    const queued = this.backlog.add(nodeId, report);
+    if (queued.isSeparate) this.queue.wake(`separate ${toReportKey(queued)}`);
+    else this.wakeLanes();
   }
 
   /**
@@ -270,7 +270,7 @@ export class ReplicaReportQueue {
     for (const { queued } of taken) {
       const separately = !concernsAll && (culprit === undefined || culprit === queued);
       this.backlog.putBack(queued, separately);
-      if (separately) this.queue.wake(`separate ${queued.key}`);
+      if (separately) this.queue.wake(`separate ${toReportKey(queued)}`);
     }
     if (isLost) {
       this.end(reason);

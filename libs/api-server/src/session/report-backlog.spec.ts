@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { ReplicaReportSchema } from '@cloudless/api';
-import { ReportBacklog, type QueuedReport } from './report-backlog.js';
+import { ReportBacklog, toReportKey, type QueuedReport } from './report-backlog.js';
 
 const arbStep = fc.record({
   kind: fc.constantFrom('add', 'add', 'take', 'finish', 'putBack', 'takeSeparate', 'wait'),
@@ -50,11 +50,11 @@ describe('ReportBacklog', () => {
             if (kind === 'putBack') backlog.putBack(queued, separately);
             else {
               backlog.finish(queued);
-              if (unwritten.get(queued.key)?.number === queued.number) unwritten.delete(queued.key);
+              const written = toReportKey(queued);
+              if (unwritten.get(written)?.number === queued.number) unwritten.delete(written);
               for (const { model } of waits) {
-                const needed = model.missing.get(queued.key);
-                if (needed !== undefined && needed <= queued.number)
-                  model.missing.delete(queued.key);
+                const needed = model.missing.get(written);
+                if (needed !== undefined && needed <= queued.number) model.missing.delete(written);
                 model.ended ||= model.missing.size === 0;
               }
             }

@@ -2,52 +2,66 @@ import type { ReplicaReport } from '@cloudless/api';
 
 /** A report that is not written yet. */
 export interface QueuedReport {
-  /** Identifies the node and the replica. */
-  readonly key: string;
   readonly nodeId: string;
   readonly report: ReplicaReport;
   /** Number of the report, in the order of arrival. */
   readonly number: number;
+  /** True when the report waits apart from the others. */
+  readonly isSeparate: boolean;
+}
+
+/** One object for each report: a start of many replicas has a report of each. */
+interface BacklogEntry extends QueuedReport {
+  report: ReplicaReport;
+  number: number;
+  isSeparate: boolean;
+  /** True while the report is being written. */
+  isTaken: boolean;
+  /** True while an earlier report about the replica is being written. */
+  waitsForEarlier: boolean;
 }
 
 /** A call of {@link ReportBacklog.whenWritten} that waits. */
 interface Waiter {
-  /** Numbers of the reports that must be written, or newer ones, by key. */
+  /** Numbers of the reports that must be written, or newer ones, by replica id. */
   readonly missing: Map<string, number>;
   readonly onEnd: (error?: Error) => void;
 }
 
 /**
- * The unwritten reports of one node: by key, the sequence number of the newest report about each
- * replica. Most nodes have one report at a time, which needs no map.
+ * The newest unwritten report about each replica of one node. Most nodes have one report at a time,
+ * which needs no map.
  */
-class UnwrittenReports {
-  private others: Map<string, number> | undefined;
+class NodeReports {
+  private others: Map<string, BacklogEntry> | undefined;
 
-  constructor(
-    private firstKey: string | undefined,
-    private firstNumber: number,
-  ) {}
+  constructor(private first: BacklogEntry | undefined) {}
 
   get isEmpty(): boolean {
-    return this.firstKey === undefined && (this.others?.size ?? 0) === 0;
+    return this.first === undefined && (this.others?.size ?? 0) === 0;
   }
 
-  set(key: string, number: number): void {
-    if (this.firstKey === key) this.firstNumber = number;
-    else (this.others ??= new Map<string, number>()).set(key, number);
+  get(replicaId: string): BacklogEntry | undefined {
+    return this.first?.report.replicaId === replicaId ? this.first : this.others?.get(replicaId);
   }
 
-  /** Removes a report that is written, unless there is a newer one about its replica. */
-  remove(key: string, number: number): void {
-    if (this.firstKey === key) {
-      if (this.firstNumber === number) this.firstKey = undefined;
-    } else if (this.others?.get(key) === number) this.others.delete(key);
+  set(entry: BacklogEntry): void {
+    const { replicaId } = entry.report;
+    if (this.first?.report.replicaId === replicaId) this.first = entry;
+    else (this.others ??= new Map<string, BacklogEntry>()).set(replicaId, entry);
   }
 
-  toMap(): Map<string, number> {
-    const numbers = new Map(this.others);
-    if (this.firstKey !== undefined) numbers.set(this.firstKey, this.firstNumber);
+  delete(entry: BacklogEntry): void {
+    if (this.first === entry) this.first = undefined;
+    else this.others?.delete(entry.report.replicaId);
+  }
+
+  /** Returns the numbers of the reports by replica id. */
+  listNumbers(): Map<string, number> {
+    const numbers = new Map<string, number>();
+    for (const { report, number } of this.others?.values() ?? [])
+      numbers.set(report.replicaId, number);
+    if (this.first !== undefined) numbers.set(this.first.report.replicaId, this.first.number);
     return numbers;
   }
 }
@@ -58,14 +72,14 @@ class UnwrittenReports {
  * can be taken. A report that failed for a reason of its own can be separated from the others.
  */
 export class ReportBacklog {
-  /** By key, oldest first. */
-  private readonly shared = new Map<string, QueuedReport>();
+  /** The reports that wait, oldest first. */
+  private readonly shared = new Set<BacklogEntry>();
   /** Position in {@link shared}, so that no call passes over the same reports again. */
   private cursor = this.shared.values();
-  private readonly separate = new Map<string, QueuedReport>();
-  private readonly beingWritten = new Set<string>();
+  /** The reports that wait apart from the others, by {@link toReportKey}. */
+  private readonly separate = new Map<string, BacklogEntry>();
   /** By node id. */
-  private readonly unwritten = new Map<string, UnwrittenReports>();
+  private readonly unwritten = new Map<string, NodeReports>();
   private readonly waiters = new Map<string, Set<Waiter>>();
   private count = 0;
 
@@ -76,27 +90,25 @@ export class ReportBacklog {
 
   /** Returns true while a report of the node about a replica waits, or is being written. */
   has(nodeId: string, replicaId: string): boolean {
-    if (!this.unwritten.has(nodeId)) return false;
-    const key = toKey(nodeId, replicaId);
-    return this.shared.has(key) || this.separate.has(key) || this.beingWritten.has(key);
+    return this.unwritten.get(nodeId)?.get(replicaId) !== undefined;
   }
 
-  /**
-   * Adds a report, which replaces a waiting report of the node about the same replica.
-   * @returns The key, and true when the report waits apart from the others.
-   */
-  add(
-    nodeId: string,
-    report: ReplicaReport,
-  ): { readonly key: string; readonly isSeparate: boolean } {
-    const key = toKey(nodeId, report.replicaId);
+  /** Adds a report, which replaces a waiting report of the node about the same replica. */
+  add(nodeId: string, report: ReplicaReport): QueuedReport {
     const number = (this.count += 1);
-    const isSeparate = this.separate.size > 0 && this.separate.has(key);
-    (isSeparate ? this.separate : this.shared).set(key, { key, nodeId, report, number });
     const ofNode = this.unwritten.get(nodeId);
-    if (ofNode === undefined) this.unwritten.set(nodeId, new UnwrittenReports(key, number));
-    else ofNode.set(key, number);
-    return { key, isSeparate };
+    const known = ofNode?.get(report.replicaId);
+    if (known?.isTaken === false) {
+      known.report = report;
+      known.number = number;
+      return known;
+    }
+    const waitsForEarlier = known !== undefined;
+    const entry = { nodeId, report, number, isSeparate: false, isTaken: false, waitsForEarlier };
+    this.shared.add(entry);
+    if (ofNode === undefined) this.unwritten.set(nodeId, new NodeReports(entry));
+    else ofNode.set(entry);
+    return entry;
   }
 
   /** Takes the oldest report whose replica has no report that is being written. */
@@ -104,45 +116,46 @@ export class ReportBacklog {
     return this.takeFromCursor() ?? this.takeFromStart();
   }
 
-  /** Takes a report that waits apart from the others. */
+  /**
+   * Takes a report that waits apart from the others.
+   * @param key - From {@link toReportKey}.
+   */
   takeSeparate(key: string): QueuedReport | undefined {
-    const queued = this.separate.get(key);
-    if (queued === undefined || this.beingWritten.has(key)) return undefined;
+    const entry = this.separate.get(key);
+    if (entry === undefined) return undefined;
     this.separate.delete(key);
-    this.beingWritten.add(key);
-    return queued;
+    entry.isSeparate = false;
+    entry.isTaken = true;
+    return entry;
   }
 
   /** Ends the commit of a taken report, which is written or needs no write. */
-  finish({ key, nodeId, number }: QueuedReport): void {
-    this.beingWritten.delete(key);
+  finish(taken: QueuedReport): void {
+    const { nodeId, report, number } = taken;
     const ofNode = this.unwritten.get(nodeId);
-    ofNode?.remove(key, number);
-    if (ofNode?.isEmpty === true) this.unwritten.delete(nodeId);
-    if (this.waiters.size === 0) return;
-    const waiters = this.waiters.get(nodeId);
-    for (const waiter of waiters ?? []) {
-      const needed = waiter.missing.get(key);
-      if (needed !== undefined && needed <= number) waiter.missing.delete(key);
-      if (waiter.missing.size > 0) continue;
-      waiters?.delete(waiter);
-      waiter.onEnd();
-    }
-    if (waiters?.size === 0) this.waiters.delete(nodeId);
+    const newest = ofNode?.get(report.replicaId);
+    if (newest === taken) {
+      ofNode?.delete(newest);
+      if (ofNode?.isEmpty === true) this.unwritten.delete(nodeId);
+    } else if (newest !== undefined) newest.waitsForEarlier = false;
+    if (this.waiters.size > 0) this.endWaiters(nodeId, report.replicaId, number);
   }
 
   /**
-   * Returns a taken report that was not written. Without effect on the list when a newer report
-   * about the replica waits.
+   * Returns a taken report that was not written. A newer report about the replica that waits takes
+   * its place.
    * @param separately - True to write the report without others.
    */
-  putBack(queued: QueuedReport, separately: boolean): void {
-    const { key } = queued;
-    this.beingWritten.delete(key);
+  putBack(taken: QueuedReport, separately: boolean): void {
+    const newest = this.unwritten.get(taken.nodeId)?.get(taken.report.replicaId);
+    if (newest === undefined) return;
+    newest.isTaken = false;
+    newest.waitsForEarlier = false;
+    newest.isSeparate = separately;
     if (separately) {
-      this.separate.set(key, this.shared.get(key) ?? queued);
-      this.shared.delete(key);
-    } else if (!this.shared.has(key)) this.shared.set(key, queued);
+      this.shared.delete(newest);
+      this.separate.set(toReportKey(newest), newest);
+    } else this.shared.add(newest);
   }
 
   /** Calls `onEnd` once every report of the node that was added so far is written. */
@@ -150,7 +163,7 @@ export class ReportBacklog {
     const missing = this.unwritten.get(nodeId);
     if (missing === undefined) return onEnd();
     const waiters = this.waiters.get(nodeId) ?? new Set<Waiter>();
-    this.waiters.set(nodeId, waiters.add({ missing: missing.toMap(), onEnd }));
+    this.waiters.set(nodeId, waiters.add({ missing: missing.listNumbers(), onEnd }));
   }
 
   /** Ends all waiting calls of {@link whenWritten} with an error. */
@@ -160,13 +173,25 @@ export class ReportBacklog {
     for (const { onEnd } of waiters) onEnd(reason);
   }
 
+  private endWaiters(nodeId: string, replicaId: string, number: number): void {
+    const waiters = this.waiters.get(nodeId);
+    for (const waiter of waiters ?? []) {
+      const needed = waiter.missing.get(replicaId);
+      if (needed !== undefined && needed <= number) waiter.missing.delete(replicaId);
+      if (waiter.missing.size > 0) continue;
+      waiters?.delete(waiter);
+      waiter.onEnd();
+    }
+    if (waiters?.size === 0) this.waiters.delete(nodeId);
+  }
+
   private takeFromCursor(): QueuedReport | undefined {
     for (let next = this.cursor.next(); next.done !== true; next = this.cursor.next()) {
-      const { key } = next.value;
-      if (this.beingWritten.has(key)) continue;
-      this.shared.delete(key);
-      this.beingWritten.add(key);
-      return next.value;
+      const entry = next.value;
+      if (entry.waitsForEarlier) continue;
+      this.shared.delete(entry);
+      entry.isTaken = true;
+      return entry;
     }
     return undefined;
   }
@@ -177,4 +202,7 @@ export class ReportBacklog {
   }
 }
 
-const toKey = (nodeId: string, replicaId: string): string => `${nodeId} ${replicaId}`;
+/** Identifies the node and the replica of a report. */
+export function toReportKey({ nodeId, report }: Pick<QueuedReport, 'nodeId' | 'report'>): string {
+  return `${nodeId} ${report.replicaId}`;
+}
