@@ -1,7 +1,7 @@
-import type { Event } from '@cloudless/api';
+import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
-import { createReadyEvent, createSubject } from './report-events.js';
+import { READY, createReadyEvent, createSubject } from './report-events.js';
 
 /** Most events about single replicas of one workload in one commit. */
 const MAX_SINGLE_EVENTS = 8;
@@ -89,15 +89,18 @@ function createSingleEvent({ workload, cause }: ReadyGroup, replica: ReplicaReco
   return { ...createReadyEvent(createSubject(replica, workload)), causedBy: cause };
 }
 
-function createMergedEvent(group: ReadyGroup): EventInit {
-  const { replicas } = group;
-  const [first] = replicas;
-  const isOneNode = replicas.every(({ nodeId }) => nodeId === first.nodeId);
+/** Lists the fields one by one: copies of other objects would take most of the time of a commit. */
+function createMergedEvent({ workload, cause, replicas }: ReadyGroup): EventInit {
+  const [{ nodeId }] = replicas;
   return {
-    ...createSingleEvent(group, first),
+    category: Category.WORKLOAD,
+    severity: Severity.INFO,
+    reason: READY,
     message: `${replicas.length} replicas are ready`,
-    replicaId: '',
+    namespace: workload?.namespace ?? '',
+    workload: workload?.name ?? '',
     replicaIds: replicas.map(({ id }) => id),
-    nodeId: isOneNode ? first.nodeId : '',
+    nodeId: replicas.every((replica) => replica.nodeId === nodeId) ? nodeId : '',
+    causedBy: cause,
   };
 }
