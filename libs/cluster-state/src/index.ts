@@ -47,12 +47,12 @@ export type { SnapshotRecords } from './view/snapshot-view.js';
 export { listReplicaIds } from './view/event-index.js';
 export type { EventSubject } from './view/event-index.js';
 export {
+  compactList,
   copyReplica,
   createReplicaRecord,
   holdsResources,
   isLive,
   isTombstone,
-  shareEmptyList,
   toShownPhase,
   waitsForNode,
 } from './records/replicas.js';

@@ -9,10 +9,10 @@ import {
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import {
+  compactList,
   copyReplica,
   isLive,
   shareContainer,
-  shareEmptyList,
   shareTime,
   shareTimeFromMs,
   type ClusterView,
@@ -56,7 +56,7 @@ export function createMissingReports(
  * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
  * order becomes STOPPED however it ended.
  * @param wallTimeMs - Current time, stored as `readySince` when the replica becomes ready.
- * @param hasNewestOrder - True when the agent has the newest order of the replica. Only read for a
+ * @param hasNewestOrder - True when the agent has the newest order of the replica. Only matters for a
  *   record with `stopAfterUnconfirmed`.
  * @returns A changed copy, or the record itself when the replica has ended already.
  */
@@ -83,8 +83,8 @@ export function mergeReport(
   next.reason = report.reason;
   next.containerId = report.containerId;
   next.restarts = Math.max(record.restarts, report.restarts);
-  next.endpoints = shareEmptyList(report.endpoints);
-  next.earlierContainerIds = shareEmptyList(report.earlierContainerIds);
+  next.endpoints = compactList(report.endpoints);
+  next.earlierContainerIds = compactList(report.earlierContainerIds);
   mergeFailedStarts(next, report);
   if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;

@@ -126,9 +126,12 @@ export function listReplicaValues(replica: ReplicaRecord, values: unknown[]): vo
   values[31] = replica.failedStarts;
 }
 
-/** Returns the empty list that all replicas share for an empty list, any other list itself. */
-export function shareEmptyList<Item>(list: Item[]): Item[] {
-  return list.length === 0 ? NO_ITEMS : list;
+/**
+ * Returns a copy of a list without the room that a decoded list has for further items; one list that
+ * all replicas share for an empty list.
+ */
+export function compactList<Item>(list: readonly Item[]): Item[] {
+  return list.length === 0 ? NO_ITEMS : list.slice();
 }
 
 /** Creates a replica as `create` does, with empty lists that all replicas share. */
