@@ -20,9 +20,9 @@ export type PicturePart = keyof Picture;
 const MAX_REFUSED = 64;
 
 /**
- * Keeps the pictures of workloads within a number of bytes. Whole messages are dropped before the
- * other parts, which are far smaller and serve the lists: first those that were not read for the
- * longest time.
+ * Keeps the pictures of workloads within a number of bytes. Whole messages are dropped first, those
+ * that were not read for the longest time before the others: they are far larger than the parts that
+ * lists need.
  */
 export class PictureCache {
   /** The least recently read first. */

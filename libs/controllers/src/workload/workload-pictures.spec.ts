@@ -159,12 +159,14 @@ async function apply(step: typeof arbStep extends fc.Arbitrary<infer Step> ? Ste
 describe('pictures of workloads', () => {
   it.each([
     { name: 'enough memory', maxPictureBytes: 1_000_000 },
+    { name: 'memory for some parts', maxPictureBytes: 600 },
     { name: 'memory for no picture', maxPictureBytes: 10 },
   ])('equal messages that are built anew, after any changes, with $name', async (options) => {
     await fc.assert(
       fc.asyncProperty(fc.array(arbStep, { maxLength: 12 }), async (steps) => {
         await open(options);
         await bed.createWorkload({ mode: 1 }, 'all-nodes');
+        await bed.createWorkload({ replicas: 0 }, 'other');
         expectFresh();
         for (const step of steps) {
           await apply(step);
@@ -195,6 +197,8 @@ describe('pictures of workloads', () => {
     const first = read('web');
     read('other');
     for (let watcher = 0; watcher < 50; watcher += 1) expect(read('web')).toBe(first);
+    const listed = presenter.encode(bed.workload('web'), false);
+    expect(presenter.encode(bed.workload('web'), false)).toBe(listed);
     expect(presenter.pictureFigures).toMatchObject({ builtWorkloads: 2, builtReplicas: REPLICAS });
     await bed.changeReplica('web-1', { restarts: 1 });
     for (let watcher = 0; watcher < 50; watcher += 1) for (const uid of ['web', 'other']) read(uid);

@@ -24,10 +24,10 @@ import {
 } from './grpc-messages.js';
 
 /**
- * Responses from this size on are written behind their head, without a copy. V8 collects the whole
+ * Size from which a response is written behind its head without a copy, bytes. V8 collects the whole
  * heap after some megabytes outside of the heap, which takes long in a large cluster.
  */
-const MAX_COPIED_BYTES = 4_096;
+const MIN_UNCOPIED_BYTES = 4_096;
 
 /** A unary call, with the interceptors around its implementation; the first is the outermost. */
 export interface UnaryCall {
@@ -109,7 +109,7 @@ async function toChunks(
     return [
       wrapBytes(await compression.compress(message as Uint8Array<ArrayBuffer>), compressedFlag),
     ];
-  return message.byteLength < MAX_COPIED_BYTES
+  return message.byteLength < MIN_UNCOPIED_BYTES
     ? [wrapBytes(message)]
     : [createHead(message.byteLength), message];
 }
