@@ -122,6 +122,20 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
     },
   );
 
+  it('keeps the record of its container runtime when its start fails before the cluster is known', async () => {
+    const record = {
+      socketPath,
+      owner: { cluster: coordinator.clusterId, node: 'agent-1' },
+      capabilities: ['runtime.cri'],
+    };
+    saveContainerRecord(dataDir, record);
+    const usedAddress = new URL(coordinator.url).host;
+    const agent = start('--listen', usedAddress, '--stop-workloads-on-exit');
+    expect(await agent.waitForExit()).toBe(1);
+    expect(agent.stderr.join('\n')).toContain(usedAddress);
+    expect(readContainerRecord(dataDir)).toEqual(record);
+  });
+
   it('refuses a reset when its containers cannot be removed, and resets after their record is removed', async () => {
     const agent = start('--runtime', 'process');
     await agent.waitForLog('agent started, connecting to coordinators');

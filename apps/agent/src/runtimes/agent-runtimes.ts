@@ -326,14 +326,18 @@ function requireAnswers(runtime: ProcessRuntime): void {
 /**
  * Closes the container runtime. Stops and removes all containers before when `stopContainers` is
  * true and the runtime has been opened.
- * @returns True when no container is left.
+ * @returns True when the container runtime has shown that no container is left; false when the
+ *   runtime was not asked, because the cluster is not known yet.
  */
 async function closeContainers(
   runtime: LazyRuntime<CriRuntime>,
   stopContainers: boolean,
 ): Promise<boolean> {
   try {
-    if (!stopContainers || runtime.opened === undefined) return (await runtime.list()).length === 0;
+    if (!stopContainers || runtime.opened === undefined) {
+      const { length } = await runtime.list();
+      return runtime.opened !== undefined && length === 0; // without a cluster, no runtime is asked
+    }
     await runtime.opened.shutdown();
     return true;
   } finally {
