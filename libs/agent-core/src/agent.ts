@@ -244,11 +244,13 @@ export class Agent {
     this.files?.close();
     this.egress.close();
     if (!stopWorkloads) return this.replicas.close();
-    if (!(await this.replicas.stopAll(silentKinds)))
+    const areStopped = await this.replicas.stopAll(silentKinds);
+    if (!areStopped)
       silentKinds = [...silentKinds, ...(await this.runtimeHealthMonitor.findSilentKinds())];
-    // Containers that run on need their identities and files.
     if (silentKinds.length > 0 && !machineStops)
       throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
+    // Containers that may run on need their identities and files, also without a silent runtime.
+    if (!areStopped && !machineStops) return;
     await this.workloadIdentities?.removeAll();
     await this.files?.removeAll();
   }

@@ -246,7 +246,20 @@ describe('RuntimeHealthMonitor', () => {
     isSilent: boolean;
   }>([
     { name: 'that answers', silentMs: () => 0, lists: 1, waitMs: 0, isSilent: false },
-    { name: 'that answers slowly', silentMs: () => 900, lists: 1, waitMs: 0, isSilent: false },
+    {
+      name: 'that answers slowly',
+      silentMs: (now) => (now < 1_000 ? 900 : 0),
+      lists: 1,
+      waitMs: 1_000,
+      isSilent: false,
+    },
+    {
+      name: 'that refuses calls',
+      silentMs: (now) => 1 + now,
+      lists: 1,
+      waitMs: 5_000,
+      isSilent: true,
+    },
     { name: 'that is silent', silentMs: () => 5_000, lists: 0, waitMs: 0, isSilent: true },
     {
       name: 'that has just become silent',

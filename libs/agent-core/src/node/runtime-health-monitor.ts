@@ -99,25 +99,31 @@ export class RuntimeHealthMonitor {
 
   /**
    * Returns the kinds of containers whose runtime has not answered for
-   * {@link UNAVAILABLE_AFTER_MS}, also one that has just begun to hang: lists the containers, and
-   * then waits while a runtime is silent for a shorter time, at most {@link UNAVAILABLE_AFTER_MS}.
+   * {@link UNAVAILABLE_AFTER_MS}, also a runtime that has just begun to hang or to refuse calls:
+   * lists the containers, and then waits while a runtime is silent for a shorter time, at most
+   * {@link UNAVAILABLE_AFTER_MS}.
    */
   async findSilentKinds(): Promise<readonly ContainerKind[]> {
     const { runtime, clock } = this.options;
-    const find = (leastMs: number): readonly ContainerKind[] => {
+    const readSilence = (): Readonly<Record<ContainerKind, number>> => {
       const { processesSilentMs, containersSilentMs } = runtime.health?.() ?? HEALTHY;
-      const silentMs = { process: processesSilentMs, container: containersSilentMs };
-      return KINDS.filter((kind) => silentMs[kind] >= leastMs);
+      return { process: processesSilentMs, container: containersSilentMs };
     };
+    const findSilent = (): readonly ContainerKind[] => {
+      const silentMs = readSilence();
+      return KINDS.filter((kind) => silentMs[kind] >= UNAVAILABLE_AFTER_MS);
+    };
+    // A runtime that refuses calls fails the list at once, so the shortest silence counts.
     const isUncertain = (): boolean =>
-      find(HEALTH_INTERVAL_MS).length > find(UNAVAILABLE_AFTER_MS).length;
+      Object.values(readSilence()).some(
+        (silentMs) => silentMs > 0 && silentMs < UNAVAILABLE_AFTER_MS,
+      );
     // A list would only wait for a supervisor that is known to be silent.
-    if (!find(UNAVAILABLE_AFTER_MS).includes('process'))
-      await listAvailable(runtime).catch(() => undefined);
+    if (!findSilent().includes('process')) await listAvailable(runtime).catch(() => undefined);
     const waits = UNAVAILABLE_AFTER_MS / HEALTH_INTERVAL_MS;
     for (let wait = 1; wait <= waits && isUncertain(); wait += 1)
       await sleep(clock, HEALTH_INTERVAL_MS);
-    return find(UNAVAILABLE_AFTER_MS);
+    return findSilent();
   }
 
   private refreshProcessCondition({ processesSilentMs, supervisorPid }: RuntimeHealth): boolean {

@@ -38,6 +38,8 @@ class Node {
   isSupervisorSilent = false;
   /** Time since which the connected supervisor has been hanging; undefined: it answers. */
   private hangsSinceMs: number | undefined;
+  /** Time since which the container runtime has refused its calls; undefined: it accepts them. */
+  private refusesSinceMs: number | undefined;
   private isClosed = false;
   private processes: FakeRuntime;
   private containers: FakeRuntime;
@@ -66,7 +68,7 @@ class Node {
       open: async () => {
         if (this.isUnavailable)
           throw new CloudlessError('unavailable', 'no container runtime answers');
-        return this.containers;
+        return this.withRefusals(this.containers);
       },
     });
     const combined = combineRuntimes({
@@ -121,6 +123,31 @@ class Node {
     });
   }
 
+  /** Returns a container runtime that refuses its calls at once from {@link refuse} on. */
+  private withRefusals(containers: FakeRuntime): ContainerRuntime {
+    const { clock } = this.testBed;
+    const list = containers.list.bind(containers);
+    const stop = containers.stop.bind(containers);
+    const requireRuntime = (): void => {
+      if (this.refusesSinceMs !== undefined)
+        throw new CloudlessError('unavailable', 'connection refused');
+    };
+    return Object.assign(containers, {
+      list: async () => {
+        requireRuntime();
+        return list();
+      },
+      stop: async (containerId: ContainerId, graceMs: number) => {
+        requireRuntime();
+        return stop(containerId, graceMs);
+      },
+      health: (): RuntimeHealth => ({
+        ...HEALTHY,
+        containersSilentMs: clock.now() - (this.refusesSinceMs ?? clock.now()),
+      }),
+    });
+  }
+
   /**
    * Kills the agent and starts another agent, while the container runtime does not answer.
    * @param whileStopped - Called while no agent runs.
@@ -150,6 +177,11 @@ class Node {
   /** Lets the supervisor hang from now on, with its connection open. */
   hang(): void {
     this.hangsSinceMs = this.testBed.clock.now();
+  }
+
+  /** Lets the container runtime refuse all calls from now on, as containerd that was stopped. */
+  refuse(): void {
+    this.refusesSinceMs = this.testBed.clock.now();
   }
 
   /** Ends a hang, as `kill -9` does: another supervisor answers. */
@@ -543,6 +575,18 @@ describe('Agent whose supervisor of processes does not answer at its start', () 
     expect(readGoodbye()).toMatchObject({ replicasContinue: true });
     expect(node.processPhases).toEqual(['running']);
     expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it.each([
+    { silentMs: 1, name: '1 ms before' },
+    { silentMs: 900, name: '0.9 s before' },
+    { silentMs: 4_900, name: '4.9 s before' },
+  ])('says that replicas continue when the container runtime ends $name', async ({ silentMs }) => {
+    node.refuse();
+    await node.testBed.clock.advance(silentMs);
+    await expect(node.close({ stopWorkloads: true })).rejects.toThrow(CONTAINERS_RUN_ON);
+    expect(readGoodbye()).toMatchObject({ replicasContinue: true });
+    expect(node.containerPhases).toEqual(['running']);
   });
 
   it('says what runs on when the supervisor hangs while it stops the processes', async () => {

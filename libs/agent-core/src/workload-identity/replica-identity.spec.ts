@@ -197,6 +197,15 @@ describe('replica with an identity', () => {
     expect(bed.workloadFiles.contents.get('web-1')).toMatchObject({ bundlePem: 'new' });
   });
 
+  it('keeps its files when its container cannot be stopped while its runtime answers', async () => {
+    const bed = new IdentityBed();
+    await bed.start();
+    await bed.order();
+    bed.runtime.stop = () => Promise.reject(new CloudlessError('internal', 'container is busy'));
+    await bed.stop({ stopWorkloads: true });
+    expect([...bed.workloadFiles.contents.keys()]).toEqual(['web-1']);
+  });
+
   it('loses its files when the agent stops with its workloads', async () => {
     const bed = new IdentityBed();
     await bed.start();
