@@ -47,6 +47,13 @@ describe('watchStop', () => {
     ]);
   });
 
+  it('says nothing and leaves no timer when the stop begins 5 s after the last answer', async () => {
+    health = { ...HEALTHY, processesSilentMs: 5_000, supervisorPid: 17 };
+    start();
+    await clock.advance(10_000);
+    expect([lines, clock.pendingTimers]).toEqual([[], 0]);
+  });
+
   it('says nothing and leaves no timer when the supervisor answers until the end', async () => {
     const end = start();
     await clock.advance(5_000);
