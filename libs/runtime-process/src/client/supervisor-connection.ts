@@ -47,8 +47,9 @@ export interface ConnectionListener {
 }
 
 /**
- * Longest wait for the hello of a supervisor, milliseconds. A supervisor answers within milliseconds;
- * a stopped one accepts connections and never answers.
+ * Longest wait for an answer of a supervisor, beside the time of the work itself, milliseconds. A
+ * supervisor answers within milliseconds; a stopped supervisor accepts connections and never
+ * answers.
  */
 export const ANSWER_TIMEOUT_MS = 10_000;
 
