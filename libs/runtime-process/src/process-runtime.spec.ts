@@ -990,9 +990,12 @@ describe('ProcessRuntime, with a running supervisor of an older version,', () =>
     const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
     const containerId = aContainerId();
     const status = { containerId, phase: 'exited' } as ContainerStatus;
-    const server = await serveOlderSupervisor(directory, ({ type, id }) =>
-      type === 'drained' ? undefined : { type: 'done', id, ...(type === 'inspect' && { status }) },
-    );
+    const requestTypes: string[] = [];
+    const server = await serveOlderSupervisor(directory, ({ type, id }) => {
+      requestTypes.push(type);
+      if (type === 'drained') return undefined;
+      return { type: 'done', id, ...(type === 'inspect' && { status }) };
+    });
     const clock: Clock = {
       ...systemClock,
       setTimer: (delayMs, action) =>
@@ -1004,6 +1007,7 @@ describe('ProcessRuntime, with a running supervisor of an older version,', () =>
         kind: 'unavailable',
         message: 'the supervisor of the processes does not answer: no reply within 10 s',
       });
+      expect(requestTypes).toContain('drained');
     } finally {
       await runtime.close();
       await new Promise<void>((resolve) => server.close(() => resolve()));
