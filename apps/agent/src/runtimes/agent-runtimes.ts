@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { definedFields, errorFields, type Log } from '@cloudless/base';
+import { definedFields, type Log } from '@cloudless/base';
 import { combineRuntimes, type ContainerRuntime, type LazyRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import {
@@ -15,14 +15,8 @@ import {
   detectContainerRuntime,
   type DetectionResult,
 } from './container-detection.js';
-import {
-  CONTAINERS_FOLDER,
-  VOLUMES_FOLDER,
-  removeContainerRecord,
-  saveContainerRecord,
-  readContainerRecord,
-  type ContainerRecord,
-} from './container-record.js';
+import { CONTAINERS_FOLDER, VOLUMES_FOLDER, type ContainerRecord } from './container-record.js';
+import { ContainerRecordKeeper } from './container-record-keeper.js';
 import { DetectedContainers, type AwaitedRuntime } from './detected-containers.js';
 
 /** Folder in the data directory for the process runtime. */
@@ -85,8 +79,15 @@ export async function openRuntimes(
   signal?: AbortSignal,
 ): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
-  const record = readContainerRecord(config.dataDir);
-  const detected = await detect(config, record, log);
+  const recordKeeper = new ContainerRecordKeeper({
+    dataDir: config.dataDir,
+    node: config.name,
+    log,
+  });
+  const detected = await detect(config, recordKeeper.current, log);
+  // The coordinator stops the containers of a node that reports no runtime.cri, so a later agent has
+  // no containers for which it would report capabilities before their runtime answers.
+  if (config.runtime === 'process') recordKeeper.forgetCapabilities();
   const processes = await openProcesses(config, deps, signal);
   if (config.runtime === 'process' && detected.kind === 'none') {
     return {
@@ -98,7 +99,7 @@ export async function openRuntimes(
       close: (stopContainers) => closeProcesses(processes, stopContainers),
     };
   }
-  const containers = createContainers(config, detected, record, deps);
+  const containers = createContainers(config, detected, recordKeeper, deps);
   const combined = combineRuntimes({
     processes,
     containers: containers.runtime,
@@ -123,8 +124,7 @@ export async function openRuntimes(
       containers.close();
       combined.detach();
       try {
-        if (await closeContainers(containers.runtime, stopContainers))
-          removeContainerRecord(config.dataDir);
+        if (await closeContainers(containers.runtime, stopContainers)) recordKeeper.remove();
       } finally {
         await closeProcesses(processes, stopContainers);
       }
@@ -145,12 +145,10 @@ async function detect(
 ): Promise<DetectionResult | AwaitedRuntime> {
   const usedSocketPath = record?.socketPath;
   if (runtime === 'process') {
-    if (record !== undefined) {
+    if (record !== undefined)
       log.warn('containers of this node are not managed: runtime is process', {
         socketPath: usedSocketPath,
       });
-      recordCapabilities(config.dataDir, record, undefined, log);
-    }
     return { kind: 'none', reason: 'runtime is process' };
   }
   const socketPath = criSocket ?? usedSocketPath;
@@ -204,7 +202,7 @@ type Permissions = Required<
 function createContainers(
   config: RuntimeConfig,
   firstResult: DetectionResult | AwaitedRuntime,
-  usedBefore: ContainerRecord | undefined,
+  recordKeeper: ContainerRecordKeeper,
   deps: RuntimeDeps,
 ): DetectedContainers<CriRuntime> {
   const { name: node, dataDir, maxPids, portRange: processPorts } = config;
@@ -226,38 +224,13 @@ function createContainers(
         deps.log.child({ component: 'containers' }),
         {
           ...options,
-          onCapabilities: (capabilities) => {
-            const record = { socketPath, owner: { cluster, node } };
-            recordCapabilities(dataDir, record, capabilities, log);
-          },
+          onCapabilities: (capabilities) => recordKeeper.recordCapabilities(capabilities),
         },
       ),
-    onUse: (socketPath, cluster) => {
-      const isUsedBefore = usedBefore?.socketPath === socketPath;
-      const capabilities = isUsedBefore ? usedBefore.capabilities : undefined;
-      const owner = { cluster, node };
-      saveContainerRecord(dataDir, { socketPath, owner, ...definedFields({ capabilities }) });
-    },
+    onUse: (socketPath, cluster) => recordKeeper.use(socketPath, cluster),
     clock: systemClock,
     log,
   });
-}
-
-/**
- * Replaces the capabilities in the record of the container runtime. Logs a failure, because a full
- * disk must prevent neither the start of the agent nor the use of the container runtime.
- */
-function recordCapabilities(
-  dataDir: string,
-  { socketPath, owner }: ContainerRecord,
-  capabilities: readonly string[] | undefined,
-  log: Log,
-): void {
-  try {
-    saveContainerRecord(dataDir, { socketPath, owner, ...definedFields({ capabilities }) });
-  } catch (reason) {
-    log.warn('capabilities of the container runtime not recorded', errorFields(reason));
-  }
 }
 
 /** Opens the container runtime that the record of a data directory names. */

@@ -44,7 +44,11 @@ export function readContainerRecord(dataDir: string): ContainerRecord | undefine
   }
 }
 
-/** Writes the record. Must be called before the first container is started. */
+/**
+ * Writes the record unless the file has this content already. Must be called before the first
+ * container is started.
+ * @throws errors of the file system unchanged.
+ */
 export function saveContainerRecord(dataDir: string, record: ContainerRecord): void {
   const file = getContainerRecordPath(dataDir);
   makeDirectorySync(dirname(file), 0o700);
