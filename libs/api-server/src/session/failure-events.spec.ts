@@ -118,6 +118,15 @@ describe('event of a replica that could not be started', () => {
     expect([...state.view().events()].at(-1)).toMatchObject({ message });
   });
 
+  it('is the only event when a later start succeeds and the replica is ready in the same report', async () => {
+    await open(RestartMode.ALWAYS);
+    const failedStart = { restarts: 1, failedStarts: 1, lastEndReason: formatNotStarted(REASON) };
+    const report = { replicaId: 'w-1', phase: Phase.RUNNING, ready: true, ...failedStart };
+    reports.enqueue('node-1', create(ReplicaReportSchema, report));
+    await reports.flushed('node-1');
+    expect([...state.view().events()]).toMatchObject([{ reason: 'ReplicaRestarted' }]);
+  });
+
   it('is left to the workload reconciler when the failed replica is replaced', async () => {
     await open(RestartMode.ALWAYS);
     const report = {

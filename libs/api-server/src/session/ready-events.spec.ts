@@ -14,6 +14,7 @@ const placed = create(EventSchema, { id: '1-1', reason: 'ReplicasPlaced' });
 const other = create(WorkloadRecordSchema, { namespace: 'default', name: 'other' });
 const single = create(WorkloadRecordSchema, { namespace: 'default', name: 'single' });
 const web = create(WorkloadRecordSchema, { namespace: 'default', name: 'web' });
+const webElsewhere = create(WorkloadRecordSchema, { namespace: 'elsewhere', name: 'web' });
 
 /** What {@link ReadyEvents} gets about one replica. */
 interface Ready {
@@ -55,7 +56,8 @@ describe('ReadyEvents', () => {
     const written = write(readyReplicas(20));
     expect(written).toMatchObject([
       {
-        ...{ reason: 'ReplicaReady', message: '20 replicas are ready', workload: 'web' },
+        ...{ reason: 'ReplicaReady', message: '20 replicas are ready' },
+        ...{ namespace: 'default', workload: 'web' },
         ...{ replicaId: '', nodeId: '', causeId: '1-1' },
         replicaIds: Array.from({ length: 20 }, (_, index) => `web-${index}`),
       },
@@ -67,14 +69,15 @@ describe('ReadyEvents', () => {
     expect(write(readyReplicas(9, { replica }))).toMatchObject([{ nodeId: 'node-1' }]);
   });
 
-  it('merges neither replicas of different workloads nor those with different causes', () => {
+  it('merges no replicas of different workloads or namespaces, or with different causes', () => {
     const cause = create(EventSchema, { id: '1-2', reason: 'ReplicasPlaced' });
     const written = write([
       ...readyReplicas(5),
       ...readyReplicas(5, { workload: other }),
-      ...readyReplicas(5, { cause }),
+      ...readyReplicas(5, { workload: webElsewhere }),
     ]);
     expect(written).toHaveLength(15);
+    expect(write([...readyReplicas(5), ...readyReplicas(5, { cause })])).toHaveLength(10);
   });
 
   it('merges the few replicas of each workload when many become ready in one commit', () => {

@@ -11,6 +11,12 @@ const arbStep = fc.record({
   separately: fc.boolean(),
 });
 
+/** A taken report, and a copy of its fields at the time when the report was taken. */
+interface TakenReport {
+  readonly queued: QueuedReport;
+  readonly asTaken: QueuedReport;
+}
+
 /** A call of `whenWritten`, with the numbers of the reports that it waits for. */
 interface Wait {
   readonly missing: Map<string, number>;
@@ -23,7 +29,7 @@ describe('ReportBacklog', () => {
       fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {
         const backlog = new ReportBacklog();
         const unwritten = new Map<string, { nodeId: string; number: number }>();
-        const taken: QueuedReport[] = [];
+        const taken: TakenReport[] = [];
         const waits: { readonly model: Wait; ended: boolean }[] = [];
         let count = 0;
         for (const { kind, nodeId, replicaId, pick, separately } of steps) {
@@ -43,10 +49,17 @@ describe('ReportBacklog', () => {
             backlog.whenWritten(nodeId, () => (wait.ended = true));
           } else if (kind === 'take' || kind === 'takeSeparate') {
             const queued = kind === 'take' ? backlog.take() : backlog.takeSeparate(key);
-            if (queued !== undefined) taken.push(queued);
+            if (queued !== undefined) {
+              const keys = taken.map(({ queued: other }) => toReportKey(other));
+              expect(keys).not.toContain(toReportKey(queued));
+              taken.push({ queued, asTaken: { ...queued } });
+            }
           } else {
-            const [queued] = taken.splice(pick % Math.max(1, taken.length), 1);
-            if (queued === undefined) continue;
+            const [ended] = taken.splice(pick % Math.max(1, taken.length), 1);
+            if (ended === undefined) continue;
+            const { queued, asTaken } = ended;
+            expect(queued.number).toBe(asTaken.number);
+            expect(queued.report).toBe(asTaken.report);
             if (kind === 'putBack') backlog.putBack(queued, separately);
             else {
               backlog.finish(queued);
