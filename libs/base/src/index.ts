@@ -53,7 +53,7 @@ export type {
 } from './observability/meter.js';
 export { SecondLimit } from './loops/second-limit.js';
 export { runAtOnce, runInSlices } from './slices.js';
-export { Throttle } from './loops/throttle.js';
+export { PASSES, Throttle } from './loops/throttle.js';
 export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './loops/throttle.js';
 export { noTracer } from './observability/tracer.js';
 export { noSampledTracer } from './observability/sampled-tracer.js';

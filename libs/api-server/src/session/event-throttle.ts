@@ -1,10 +1,17 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Throttle, type Clock, type SuppressedEvents, type ThrottleResult } from '@cloudless/base';
+import {
+  PASSES,
+  Throttle,
+  type Clock,
+  type SuppressedEvents,
+  type ThrottleResult,
+} from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
+import { READY } from './report-events.js';
 
 /** Reasons of events that a replica can cause again and again. Only these events are limited. */
 const REPEATABLE_REASONS = new Set([
-  ...['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted'],
+  ...[READY, 'ReplicaNotReady', 'ReplicaRestarted'],
   ...['ImagePulling', 'ImagePulled', 'ImagePullFailed'],
 ]);
 /**
@@ -15,7 +22,6 @@ const BURST = 6;
 const MERGE_MS = 60_000;
 /** Replicas whose rate is known, a bound on memory. A forgotten replica may emit a burst again. */
 const MAX_REPLICAS = 10_000;
-const UNLIMITED: ThrottleResult = { passes: true, suppressed: undefined };
 
 /** The newest suppressed event of one replica. */
 interface SuppressedEvent {
@@ -48,26 +54,29 @@ export class EventThrottle {
    */
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
-    return this.limit(nodeId, event, this.take(nodeId, reason, replicaId));
+    return this.emitOrKeep(nodeId, event, this.countEvent(nodeId, reason, replicaId));
   }
 
   /**
-   * Records that a replica has an event, for a caller that may need no event of its own: {@link
-   * admit} without the event. Call {@link limit} unless the event passes and none was suppressed.
+   * Counts an event of a replica before the event is created, for a caller that may need no event
+   * of its own. Call {@link emitOrKeep} with the result, unless the event passes and none was
+   * suppressed before. Without that call after a refusal, the event is lost.
    */
-  take(nodeId: string, reason: string, replicaId: string): ThrottleResult {
+  countEvent(nodeId: string, reason: string, replicaId: string): ThrottleResult {
     if (this.taken.size > 0) this.taken.delete(replicaId);
     // Other reasons mean that the replica has ended, so its suppressed events are obsolete.
-    const throttled = REPEATABLE_REASONS.has(reason) ? this.throttle.take(replicaId) : UNLIMITED;
+    const throttled = REPEATABLE_REASONS.has(reason) ? this.throttle.take(replicaId) : PASSES;
     if (throttled.passes) this.discard(nodeId, replicaId);
     return throttled;
   }
 
   /**
-   * Returns or keeps the event of a call of {@link take}.
+   * Returns the event with the number of suppressed events when the rate permits the event;
+   * otherwise keeps the event until it is due.
+   * @param throttled - The result of {@link countEvent} for this event.
    * @returns As {@link admit}.
    */
-  limit(nodeId: string, event: EventInit, throttled: ThrottleResult): EventInit | undefined {
+  emitOrKeep(nodeId: string, event: EventInit, throttled: ThrottleResult): EventInit | undefined {
     if (throttled.passes) return withCount(event, throttled.suppressed, 1);
     this.keep(nodeId, { event, dueAtMs: this.clock.now() + throttled.waitMs, passed: false });
     return undefined;
@@ -83,9 +92,7 @@ export class EventThrottle {
     for (const [replicaId, suppressed] of [...(this.suppressed.get(nodeId) ?? [])]) {
       if (due.length >= limit) break;
       if (suppressed.dueAtMs > now) continue;
-      const throttled = suppressed.passed
-        ? ({ passes: true, suppressed: undefined } as const)
-        : this.throttle.take(replicaId);
+      const throttled = suppressed.passed ? PASSES : this.throttle.take(replicaId);
       if (throttled.passes) {
         this.discard(nodeId, replicaId);
         this.taken.add(replicaId);

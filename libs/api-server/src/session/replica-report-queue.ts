@@ -333,9 +333,8 @@ export class ReplicaReportQueue {
   }
 
   /**
-   * Adds the event of a replica that has become ready. Creates no event of its own for the replica
-   * when others may share the event: an event that has a stored cause and stands for no further
-   * ones.
+   * Adds the event of a replica that has become ready. Other replicas may share the event, unless
+   * an event of the same commit is its cause, or the event stands for suppressed events.
    * @param previous - An event of the same commit about the replica, which causes one event only.
    */
   private addReadyEvent(
@@ -345,18 +344,19 @@ export class ReplicaReportQueue {
     previous: EventInit | undefined,
   ): void {
     const { id, nodeId } = replica;
-    const throttled = this.eventThrottle.take(nodeId, READY, id);
+    const throttled = this.eventThrottle.countEvent(nodeId, READY, id);
     if (throttled.passes && throttled.suppressed === undefined && previous === undefined)
       return commit.ready.add(replica, workload, findCause(commit.view, READY, id));
     const event = createReadyEvent(createSubject(replica, workload));
-    this.addEvent(commit, replica, this.eventThrottle.limit(nodeId, event, throttled), previous);
+    const admitted = this.eventThrottle.emitOrKeep(nodeId, event, throttled);
+    this.addEvent(commit, replica, admitted, previous);
   }
 
   /**
    * Adds an event to the transaction, with its cause.
    * @param event - Undefined for an event that is suppressed for now.
    * @param previous - The event before this one in the same transaction, which is its cause.
-   * @returns The event as it was added, if it was.
+   * @returns The added event; undefined for a suppressed event.
    */
   private addEvent(
     { transaction, view }: ReportCommit,
