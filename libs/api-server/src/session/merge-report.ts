@@ -23,7 +23,7 @@ import {
  * may report any text.
  */
 const MAX_REASON_LENGTH = 1_000;
-/** For a copy whose fields are set afterwards, which is faster than by their names. */
+/** For a copy whose fields are set afterwards, which takes less time than changes by field name. */
 const NO_CHANGES = Object.freeze({});
 
 /**
@@ -101,7 +101,11 @@ export function mergeReport(
   return next;
 }
 
-/** Returns the change of the next start: none when the record had no next start and gets none. */
+/**
+ * Returns the change of the next start: none when the record had no next start and gets none. A
+ * change of the copy, because a field deleted afterwards can make V8 store the record as a hash
+ * table: 1,700 instead of 340 bytes.
+ */
 function toNextStartChange(
   { nextStartAt: before }: ReplicaRecord,
   hasEnded: boolean,

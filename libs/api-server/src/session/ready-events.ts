@@ -46,7 +46,7 @@ export class ReadyEvents {
   /**
    * Collects the event of a replica until {@link flush}.
    * @param replica - The record as it is written.
-   * @param cause - A stored event.
+   * @param cause - A stored event, if any.
    */
   add(
     replica: ReplicaRecord,

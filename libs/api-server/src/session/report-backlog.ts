@@ -3,14 +3,18 @@ import type { ReplicaReport } from '@cloudless/api';
 /** A report that is not written yet. */
 export interface QueuedReport {
   readonly nodeId: string;
+  /** Can change until the report is taken. */
   readonly report: ReplicaReport;
-  /** Number of the report, in the order of arrival. */
+  /** Number of the report, in the order of arrival. Can change until the report is taken. */
   readonly number: number;
   /** True when the report waits apart from the others. */
   readonly isSeparate: boolean;
 }
 
-/** One object for each report: a start of many replicas has a report of each. */
+/**
+ * The reports about a replica have at most two entries: one for the waiting report, which a newer
+ * report replaces in place, and one for the report that is being written.
+ */
 interface BacklogEntry extends QueuedReport {
   report: ReplicaReport;
   number: number;
@@ -33,9 +37,12 @@ interface Waiter {
  * which needs no map.
  */
 class NodeReports {
+  private first: BacklogEntry | undefined;
   private others: Map<string, BacklogEntry> | undefined;
 
-  constructor(private first: BacklogEntry | undefined) {}
+  constructor(first: BacklogEntry) {
+    this.first = first;
+  }
 
   get isEmpty(): boolean {
     return this.first === undefined && (this.others?.size ?? 0) === 0;

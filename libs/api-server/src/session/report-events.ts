@@ -17,8 +17,8 @@ const NO_EVENTS: readonly EventInit[] = [];
 
 /**
  * Returns the events about a change of a replica record: first the event of its image, then the
- * event of the replica, without that of {@link becomesReady}. A start that failed because of the
- * image has only the event of the image.
+ * event of the replica, but never that of {@link createReadyEvent}. A start that failed because of
+ * the image has only the event of the image.
  */
 export function createReportEvents(
   before: ReplicaRecord,
@@ -37,8 +37,9 @@ export function createReportEvents(
 }
 
 /**
- * Returns true when the event of the replica is that of {@link createReadyEvent}. Apart from the
- * other events, because replicas that become ready together share an event.
+ * Returns true when the event of the replica is that of {@link createReadyEvent}: not for a replica
+ * that restarts and becomes ready in one report. Apart from the other events, because replicas that
+ * become ready together share an event.
  */
 export function becomesReady(before: ReplicaRecord, after: ReplicaRecord): boolean {
   return after.ready && !before.ready && after.restarts <= before.restarts;
