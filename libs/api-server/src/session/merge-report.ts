@@ -76,7 +76,7 @@ export function mergeReport(
   }
   const isStopped = hasEnded && !record.desiredRunning;
   const ready = report.ready && !hasEnded;
-  const next = copyReplica(record, toNextStartChange(record, hasEnded, report.nextStartAt));
+  const next = copyReplica(record, toOptionalChanges(record, report, { hasEnded, ready }));
   if (isStopped) next.phase = Phase.STOPPED;
   else if (report.phase > record.phase) next.phase = report.phase;
   next.ready = ready;
@@ -93,26 +93,33 @@ export function mergeReport(
   if (report.lastLines.length > 0 || hasFailedAgain(record, report))
     next.lastLines = toLastLines(report.lastLines);
   if (report.imagePull !== undefined) next.imagePull = truncateReason(report.imagePull);
-  // The report of an agent that was restarted contains no pull: the pull did not survive.
-  else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = shareTimeFromMs(wallTimeMs);
-  else if (!ready) delete next.readySince;
   return next;
 }
 
 /**
- * Returns the change of the next start: none when the record had no next start and gets none. A
- * change of the copy, because a field deleted afterwards can make V8 store the record as a hash
- * table: 1,700 instead of 340 bytes.
+ * Returns the optional fields that a report removes from a record, and the time of the next start.
+ * Changes of the copy, because V8 stores a record from which a field was deleted as a hash table: in
+ * 1,700 instead of 340 bytes.
  */
-function toNextStartChange(
-  { nextStartAt: before }: ReplicaRecord,
-  hasEnded: boolean,
-  after: ReplicaReport['nextStartAt'],
+function toOptionalChanges(
+  record: ReplicaRecord,
+  report: ReplicaReport,
+  { hasEnded, ready }: { readonly hasEnded: boolean; readonly ready: boolean },
 ): Parameters<typeof copyReplica>[1] {
-  if (after !== undefined && !hasEnded) return { nextStartAt: shareTime(after) };
-  return before === undefined ? NO_CHANGES : { nextStartAt: undefined };
+  const nextStartAt = hasEnded ? undefined : report.nextStartAt;
+  const changesNextStart = nextStartAt !== undefined || record.nextStartAt !== undefined;
+  // The report of an agent that was restarted contains no pull: the pull did not survive.
+  const hasLostPull =
+    report.imagePull === undefined && record.imagePull?.phase === PullPhase.PULLING;
+  const losesReadiness = !ready && record.readySince !== undefined;
+  if (!changesNextStart && !hasLostPull && !losesReadiness) return NO_CHANGES;
+  return {
+    ...(changesNextStart ? { nextStartAt: nextStartAt && shareTime(nextStartAt) } : {}),
+    ...(hasLostPull ? { imagePull: undefined } : {}),
+    ...(losesReadiness ? { readySince: undefined } : {}),
+  };
 }
 
 /**
