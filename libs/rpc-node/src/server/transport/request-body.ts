@@ -92,14 +92,18 @@ class RequestChunks implements ReadyItems<Uint8Array> {
     const { stream } = request;
     // Without a read, the request would not emit its own `end`.
     const onEnd = (): void => void request.read();
-    stream.on('data', this.onChunk).once('end', onEnd);
+    const stopReading = (): void => void stream.off('data', this.onChunk);
+    // After the response, only `discardBody` reads the stream: a pause would block the client.
+    if (!stream.writableFinished) stream.on('data', this.onChunk).once('finish', stopReading);
+    stream.once('end', onEnd);
     const stopWaiting = finished(request as Readable, { writable: false }, (error) => {
       this.end = (error ?? undefined) === undefined ? {} : { error };
       this.notify();
     });
     return () => {
-      stream.off('data', this.onChunk).off('end', onEnd);
-      if (!request.readableEnded) stream.pause();
+      stopReading();
+      stream.off('finish', stopReading).off('end', onEnd);
+      if (!request.readableEnded && !stream.writableFinished) stream.pause();
       stopWaiting();
     };
   }
@@ -138,8 +142,8 @@ class RequestChunks implements ReadyItems<Uint8Array> {
 }
 
 /**
- * Bytes that a reader may leave unread before the stream is paused, and with it the client, once its
- * flow control window is used up. As in streams of Node.js.
+ * Bytes that a reader may leave unread before the stream is paused, and with it the client, once
+ * its flow control window is used up. As in streams of Node.js.
  */
 const MAX_UNREAD_BYTES = 16 * 1024;
 
@@ -201,9 +205,9 @@ function isClientStreaming(method: UniversalHandler['method']): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
+/** Reads and drops the rest of a body, which {@link RequestChunks} leaves after the response. */
 function discardBody(request: AnyRequest): void {
-  // RequestChunks reads the stream; the request then adds a listener of its own.
-  if ('stream' in request) request.stream.removeAllListeners('data');
+  // With a listener of `readable`, which the iterator of HTTP/1.1 has, the request would not flow.
   request.removeAllListeners('readable').on('data', () => undefined);
   request.resume();
 }
