@@ -111,7 +111,15 @@ describe('messages that a handler takes', () => {
     expect(state.outcome).toMatch(outcome);
   });
 
-  it('end when the client resets the stream', async () => {
+  it('fail when the connection is lost before the end of the body', async () => {
+    const { state, session } = await openStream(() => true);
+    await waitUntil(() => state.outcome === 'open');
+    session.destroy();
+    await waitUntil(() => state.outcome !== 'open');
+    expect(state.outcome).toMatch(/Premature close/);
+  });
+
+  it('end when the client ends its body and resets the stream', async () => {
     const { state, stream, close } = await openStream(() => true);
     await waitUntil(() => state.outcome === 'open');
     stream.close(http2.constants.NGHTTP2_CANCEL);
