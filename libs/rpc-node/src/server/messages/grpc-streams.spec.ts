@@ -10,7 +10,7 @@ import {
   type CoordinatorMessage,
 } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
-import type { RpcLimits } from '../options.js';
+import type { RpcLimits, RpcServer } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
 import { LoopIterations, encodeHello } from '../testing/session-messages.js';
@@ -20,6 +20,7 @@ const open = serversOfTest(afterEach);
 type Implementation = (
   messages: AsyncIterable<AgentMessage>,
   context: HandlerContext,
+  server: Pick<RpcServer, 'getLoad'>,
 ) => AsyncIterable<CoordinatorMessage>;
 
 const welcome = (clusterId: string): CoordinatorMessage =>
@@ -37,13 +38,16 @@ async function call(
   headers: http2.OutgoingHttpHeaders = {},
   limits: Partial<RpcLimits> = {},
 ) {
-  const { url } = await open({
+  const server = await open({
     limits,
     classifyCall: () => ({ priority: 'write', readsInTurns: true }),
     registerRoutes: (router) =>
-      router.rpc(CoordinatorService.method.session, implementation as never),
+      router.rpc(CoordinatorService.method.session, ((
+        messages: AsyncIterable<AgentMessage>,
+        context: HandlerContext,
+      ) => implementation(messages, context, server)) as never),
   });
-  const session = http2.connect(url);
+  const session = http2.connect(server.url);
   try {
     const stream = session.request({
       ':method': 'POST',
@@ -197,20 +201,21 @@ describe('a message that a handler sends directly', () => {
   });
 
   it('is not sent while the client does not read, nor after the end of the call', async () => {
+    const text = 'x'.repeat(1_000);
     let results: readonly boolean[] = [];
+    let unreadBytes = 0;
     let sendLate = (): boolean | undefined => undefined;
     async function* flood(
       _messages: AsyncIterable<AgentMessage>,
       { values }: HandlerContext,
+      server: Pick<RpcServer, 'getLoad'>,
     ): AsyncGenerator<CoordinatorMessage> {
       const sender = values.get(directSenderKey);
       sendLate = () => sender?.send(encode('late'));
       yield welcome('a');
       await turn();
-      results = Array.from(
-        { length: 1_000 },
-        () => sender?.send(encode('x'.repeat(1_000))) ?? false,
-      );
+      results = Array.from({ length: 1_000 }, () => sender?.send(encode(text)) ?? false);
+      unreadBytes = server.getLoad().unreadResponseBytes;
       yield welcome('z');
     }
     const { texts } = await call(flood, [encodeHello('x')]);
@@ -219,6 +224,8 @@ describe('a message that a handler sends directly', () => {
     expect(accepted).toBeGreaterThan(10);
     expect(accepted).toBeLessThan(66);
     expect(results.slice(accepted)).not.toContain(true);
+    // Only the last message counts, as the stream has taken the earlier ones.
+    expect(unreadBytes).toBe(encode(text).length);
     expect([texts.length, texts.at(-1), sendLate()]).toEqual([accepted + 2, 'z', false]);
   });
 
