@@ -219,12 +219,10 @@ export class AgentSession {
       return;
     }
     if (before?.orderRevision === after.orderRevision) return;
-    // The agent has acknowledged no order for a replica that is new on the node.
-    const isNew = before?.nodeId !== this.nodeId;
-    const acknowledged = isNew ? undefined : this.acknowledged.get(after.id);
-    if (isAcknowledged(this.deps, after, acknowledged)) return;
+    // The agent has not acknowledged the order: it holds no newer order than this store has issued
+    // for the replica, see RollbackDetector.
     const order = createOrder(this.deps, after);
-    if (order === undefined) this.trackOrder(after.id, after, acknowledged);
+    if (order === undefined) this.trackOrder(after.id, after, undefined);
     else this.sendOrder(order);
   }
 
