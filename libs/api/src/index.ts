@@ -82,7 +82,7 @@ export type { LabelCondition, LabelSelector } from './list/label-selector.js';
 export { iterateAfter, iterateBefore, paginate, paginateIndex } from './list/paging.js';
 export { MessageWriter } from './wire/message-writer.js';
 export { copyMessage } from './wire/copy-message.js';
-export { decodeMessage } from './wire/report-decoder.js';
+export { decodeMessage } from './wire/message-decoder.js';
 export { mapStream } from './wire/map-stream.js';
 export {
   NOT_READY,

@@ -155,8 +155,8 @@ export class AgentSession {
 
   /**
    * Returns a message of {@link outbox} as it is sent. Undefined for an order that has to wait, and
-   * for an order or the message that lets a stop go on when orders may no longer be sent: see {@link
-   * maySendOrders}.
+   * for an order or the message that lets a stop go on when orders may no longer be sent: see
+   * {@link maySendOrders}.
    * @param isBinary - True when the call encodes its messages in the binary format.
    */
   toSentMessage(queued: CoordinatorMessage, isBinary: boolean): CoordinatorMessage | undefined {

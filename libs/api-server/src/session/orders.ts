@@ -16,7 +16,10 @@ import type { ApiServerDeps } from '../ports.js';
  */
 type OrderDeps = Pick<ApiServerDeps, 'state'> & Partial<Pick<ApiServerDeps, 'network'>>;
 
-/** Orders are created with all their fields, which is much cheaper than `create` of the schema. */
+/**
+ * Type name of an Order: orders are created as objects with all their fields, which is much cheaper
+ * than `create` of the schema.
+ */
 const ORDER = 'cloudless.api.Order';
 
 /** Longest time for which a stop waits for the network proxies. */

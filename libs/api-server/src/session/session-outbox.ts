@@ -28,8 +28,8 @@ export class SessionOutbox<Message> {
   }
 
   /**
-   * True while the reader of {@link drain} has passed on all earlier messages and waits for the next
-   * one: a message that is sent without the outbox overtakes no other message.
+   * True while the reader of {@link drain} has passed on all earlier messages and waits for the
+   * next one: a message that is sent without the outbox overtakes no other message.
    */
   get canSendDirectly(): boolean {
     return this.isReaderWaiting;

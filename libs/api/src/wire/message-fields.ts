@@ -4,8 +4,8 @@ import type { DescField, DescMessage, Message } from '@bufbuild/protobuf';
 export type MessageField = DescField & { readonly message: DescMessage };
 
 /**
- * Returns the fields of a schema whose messages satisfy `isWanted` or contain, at any depth, messages
- * that do.
+ * Returns the fields of a schema whose messages satisfy `isWanted` or contain, at any depth,
+ * messages that do.
  */
 export function listFieldsThatReach(
   schema: DescMessage,
@@ -18,8 +18,8 @@ export function listFieldsThatReach(
 }
 
 /**
- * Returns true when `test` returns true for a message in one of the fields. Reads the fields without
- * reflection and creates no object for a single message.
+ * Returns true when `test` returns true for a message in one of the fields. Reads the fields
+ * without reflection and creates no object for a single message.
  */
 export function someMessage(
   message: Message,

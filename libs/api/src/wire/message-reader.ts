@@ -4,16 +4,16 @@ import { BinaryReader } from '@bufbuild/protobuf/wire';
 const MAX_VARINT_BYTES = 7;
 
 /**
- * Says that {@link MessageReader} does not read the message; the caller does not show the error. One
- * object, because the stack of an error costs more than the message.
+ * Says that {@link MessageReader} does not read the message; the caller does not show the error.
+ * One object, because the stack of an error costs more than the message.
  */
 const UNSUPPORTED = new Error('not read without reflection');
 
 /**
  * Reads the fields of an encoded message one by one, for the few hot messages whose generic
- * decoding is too slow. Supports what such messages contain, and throws at everything else, malformed
- * bytes included. The caller then decodes the message by `fromBinary`, which may succeed or describe
- * the error. Each use needs a test that compares with `fromBinary`.
+ * decoding is too slow. Supports what such messages contain, and throws at everything else,
+ * malformed bytes included. The caller then decodes the message by `fromBinary`, which may succeed
+ * or describe the error. Each use needs a test that compares with `fromBinary`.
  */
 export class MessageReader {
   private readonly bytes: Buffer;
@@ -29,7 +29,7 @@ export class MessageReader {
     this.limit = bytes.byteLength;
   }
 
-  /** True at the end of the message, or of the message field that was begun last. */
+  /** True at the end of the message, or of the message field that {@link message} is reading. */
   get isAtEnd(): boolean {
     return this.position === this.limit;
   }

@@ -2,7 +2,9 @@
 export const NOT_READY = Symbol('not ready');
 /** What {@link ReadyItems.take} returns at the end of the stream. */
 export const STREAM_END = Symbol('end of stream');
-/** An item, or why there is none. Not an `IteratorResult`, which would be an object for each item. */
+/**
+ * An item, or why there is none. Not an `IteratorResult`, which would be an object for each item.
+ */
 export type Taken<Item> = Item | typeof NOT_READY | typeof STREAM_END;
 
 /**

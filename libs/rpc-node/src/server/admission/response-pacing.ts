@@ -131,7 +131,10 @@ class CountedChunks implements DirectTarget {
     this.heldBytes = bytes;
   }
 
-  /** @returns False when nothing was written: the call has ended, or the client has to read first. */
+  /**
+   * @returns False when nothing was written: the call has ended, the client has to read first, or
+   *   the call uses HTTP/1.1.
+   */
   write(bytes: Uint8Array): boolean {
     const { stream } = this;
     if (stream === undefined || !hasRoom(stream, bytes.byteLength)) return false;

@@ -6,7 +6,7 @@ import { encodeHello } from '../testing/session-messages.js';
 
 const open = serversOfTest(afterEach);
 
-/** More than the flow control window of a stream: the client waits while the server reads nothing. */
+/** More than the flow control window: the client waits while the server reads nothing. */
 const LARGE_BODY = Buffer.alloc(300_000, encodeHello('x'.repeat(1_000)));
 
 /**

@@ -17,9 +17,10 @@ import { readUsage } from './usage-decoder.js';
 
 /**
  * Decodes a message as `fromBinary` does. What agents send all the time is decoded without
- * reflection, in about a tenth of the time: reports of replicas, for every change and in inventories,
- * and usage. Unlike `fromBinary`, that creates no ArrayBuffer. In a process with a large heap, V8
- * answers the creation of an ArrayBuffer with marking in the calling thread, for up to 50 ms.
+ * reflection, in about a tenth of the time: reports of replicas, for every change and in
+ * inventories, and usage. Unlike `fromBinary`, the decoding without reflection creates no
+ * ArrayBuffer. In profiles of large clusters, the creation of an ArrayBuffer took up to 50 ms of
+ * the main loop while V8 marked.
  * @param start - Index of the first byte of the message, which ends with `bytes`. Default: 0.
  * @throws The errors of `fromBinary`.
  */
@@ -33,8 +34,8 @@ export function decodeMessage(schema: DescMessage, bytes: Uint8Array, start = 0)
 const [VARINT, DELIMITED] = [WireType.Varint, WireType.LengthDelimited];
 
 /**
- * Returns undefined for everything but one report, one part of an inventory or one usage, with known
- * fields, each message field at most once: also for malformed bytes, whose error `fromBinary`
+ * Returns undefined for everything but one report, one part of an inventory or one usage, with
+ * known fields, each message field at most once: also for malformed bytes, whose error `fromBinary`
  * describes.
  */
 function decodeFrequent(bytes: Uint8Array, start: number): AgentMessage | undefined {

@@ -2,7 +2,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { DurationSchema, TimestampSchema } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { AgentMessageSchema } from '../gen/cloudless/api/session_pb.js';
-import { decodeMessage } from './report-decoder.js';
+import { decodeMessage } from './message-decoder.js';
 
 const arbText = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
