@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { HistoryWindow, type StorageWriter, type StoredEntry } from '@cloudless/state-store';
 import {
   createTemporaryDirectory,
@@ -23,7 +24,71 @@ function put(writer: StorageWriter, key: string, modRevision: bigint): void {
 const readRevisions = (storage: LmdbStorage, keys: readonly string[]) =>
   storage.write((writer) => keys.map((key) => writer.get(key)?.modRevision));
 
+/** What a group does with one key, or with several of consecutive numbers. */
+const arbStep = fc.record({
+  kind: fc.constantFrom('get', 'put', 'delete'),
+  kindOfKey: fc.constantFrom('k', 'k\u00e9', '\uffff', '\u{1f511}'),
+  first: fc.integer({ min: 0, max: 9 }),
+  count: fc.integer({ min: 1, max: 3 }),
+  /** The cache keeps no value of more than 1,024 bytes. */
+  bytes: fc.constantFrom(8, 1_025),
+});
+const arbGroup = fc.record({
+  steps: fc.array(arbStep, { minLength: 1, maxLength: 12 }),
+  isAborted: fc.oneof({ weight: 3, arbitrary: fc.constant(false) }, fc.constant(true)),
+});
+type Group = typeof arbGroup extends fc.Arbitrary<infer Value> ? Value : never;
+
 describe('LmdbStorage', () => {
+  it('reads in a group what a map holds after the same groups', async () => {
+    const storage = await openStorage();
+    let runs = 0;
+    let revision = 0n;
+    const runGroup = (
+      writer: StorageWriter,
+      model: Map<string, bigint>,
+      { steps, isAborted }: Group,
+    ): void => {
+      for (const { kind, kindOfKey, first, count, bytes } of steps) {
+        for (let number = first; number < first + count; number += 1) {
+          const key = `${runs}/${kindOfKey}/${String(number).padStart(6, '0')}`;
+          const before = writer.get(key);
+          expect(before?.modRevision).toBe(model.get(key));
+          if (kind === 'put') {
+            revision += 1n;
+            const value = Buffer.alloc(bytes);
+            writer.put({ key, value, modRevision: revision, lease: undefined }, before);
+            model.set(key, revision);
+          } else if (kind === 'delete' && before !== undefined) {
+            writer.delete(before);
+            model.delete(key);
+          }
+        }
+      }
+      const read = [...model.keys()].map((key) => [key, writer.get(key)?.modRevision] as const);
+      expect(new Map(read)).toEqual(model);
+      if (isAborted) throw new Error('the group fails');
+    };
+    await fc.assert(
+      fc.asyncProperty(fc.array(arbGroup, { maxLength: 5 }), async (groups) => {
+        runs += 1;
+        let committed = new Map<string, bigint>();
+        for (const group of groups) {
+          const model = new Map(committed);
+          const written = storage.write((writer) => runGroup(writer, model, group));
+          if (group.isAborted) await expect(written).rejects.toThrow('the group fails');
+          else await written.then(() => (committed = model));
+        }
+        const stored = [...storage.scan(`${runs}/`, undefined)];
+        expect(new Map(stored.map(({ key, modRevision }) => [key, modRevision]))).toEqual(
+          committed,
+        );
+      }),
+      { numRuns: 60 },
+    );
+    await storage.close();
+  });
+
   it('forgets the entries of a group that was aborted', async () => {
     const storage = await openStorage();
     await storage.write((writer) => {
