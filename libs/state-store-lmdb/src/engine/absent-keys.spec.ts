@@ -37,6 +37,19 @@ describe('AbsentKeys', () => {
     expect(table.searches).toBeLessThan(10);
   });
 
+  it('keeps the 64 ranges that were used last', () => {
+    const table = new SearchedTable();
+    const keyOf = (sequence: number, value: number) => `${aNumber(sequence)}/${aNumber(value)}`;
+    for (let sequence = 0; sequence < 200; sequence += 1) {
+      for (const value of [1, 2]) table.put(keyOf(sequence, value));
+      if (sequence % 50 === 0) expect(table.absentKeys.has(keyOf(0, 3))).toBe(true);
+    }
+    const kept = Array.from({ length: 200 }, (_, sequence) => sequence).filter((sequence) =>
+      table.absentKeys.has(keyOf(sequence, 3)),
+    );
+    expect(kept).toEqual([0, ...Array.from({ length: 63 }, (_, index) => 137 + index)]);
+  });
+
   it('never calls a key absent that has an entry', () => {
     const arbKey = fc.oneof(
       fc.integer({ min: 0, max: 30 }).map((value) => `k${aNumber(value)}`),

@@ -5,7 +5,7 @@ const MAX_RANGES = 64;
 /** Characters at the end in which a key may differ from the one before: digits of a padded number. */
 const CHANGING_DIGITS = 4;
 
-/** No key between both ends has an entry; the ends themselves may have one. */
+/** No key between both ends that belongs to the sequence has an entry; the ends may have one. */
 interface AbsentRange {
   after: string;
   /** Undefined: the range has no end. */
@@ -16,11 +16,16 @@ interface AbsentRange {
  * Ranges of keys that have no entry. Replicas and events are numbered, so that most new keys follow
  * the newest one of their kind: when the key after that one is known, no new key has to be searched
  * in the data file. A range stays true because only the writer adds keys: the storage refuses to
- * write when the counters in the file show that another program has written.
+ * write when the counters in the file show that another program has written. The storage has to call
+ * {@link clear} when a group is not committed: the group may have deleted keys.
  */
 export class AbsentKeys {
-  /** The range that was used last comes first. No two ranges have a key in common. */
-  private ranges: AbsentRange[] = [];
+  /**
+   * By what the keys of a sequence begin with. The range that was used last comes last. A range
+   * tells nothing about the keys of other sequences, which may be added between its ends.
+   */
+  private readonly ranges = new Map<string, AbsentRange>();
+  private lastUsed: AbsentRange | undefined;
   private lastMissed = '';
 
   /** @returns True when the key has no entry; false when that is unknown. */
@@ -36,10 +41,7 @@ export class AbsentKeys {
   learn(key: string, readNext: (key: string) => string | undefined): void {
     const isFollowing = follows(this.lastMissed, key);
     this.lastMissed = key;
-    if (!isFollowing) return;
-    const learned: AbsentRange = { after: key, before: readNext(key) };
-    const others = this.ranges.filter((range) => !overlap(range, learned));
-    this.ranges = [learned, ...others.slice(0, MAX_RANGES - 1)];
+    if (isFollowing) this.keep(toSequence(key), { after: key, before: readNext(key) });
   }
 
   /** Records that a key has an entry from now on. Most keys are added in ascending order. */
@@ -48,44 +50,47 @@ export class AbsentKeys {
     if (range !== undefined) range.after = key;
   }
 
+  /** Forgets all ranges. Call this method when the group that used them is not committed. */
   clear(): void {
-    this.ranges = [];
+    this.ranges.clear();
+    this.lastUsed = undefined;
     this.lastMissed = '';
   }
 
-  /** Returns the range that contains the key, and moves the range to the front. */
+  /** Returns the range that contains the key, and makes it the one that was used last. */
   private find(key: string): AbsentRange | undefined {
-    const { ranges } = this;
-    for (let index = 0; index < ranges.length; index += 1) {
-      const range = ranges[index];
-      if (range === undefined || !contains(range, key)) continue;
-      for (let moved = index; moved > 0; moved -= 1)
-        ranges[moved] = ranges[moved - 1] as AbsentRange;
-      ranges[0] = range;
-      return range;
-    }
-    return undefined;
+    const sequence = toSequence(key);
+    const range = this.ranges.get(sequence);
+    if (range === undefined || !contains(range, key)) return undefined;
+    if (range !== this.lastUsed) this.keep(sequence, range);
+    return range;
+  }
+
+  /** Keeps a range as the one that was used last, and drops the one that was not used longest. */
+  private keep(sequence: string, range: AbsentRange): void {
+    this.lastUsed = range;
+    this.ranges.delete(sequence);
+    this.ranges.set(sequence, range);
+    if (this.ranges.size <= MAX_RANGES) return;
+    const [unused = ''] = this.ranges.keys();
+    this.ranges.delete(unused);
   }
 }
 
 function contains({ after, before }: AbsentRange, key: string): boolean {
-  return compareKeys(after, key) < 0 && isBefore(key, before);
-}
-
-function overlap(one: AbsentRange, other: AbsentRange): boolean {
-  return isBefore(one.after, other.before) && isBefore(other.after, one.before);
-}
-
-/** @param end - Undefined: after every key. */
-function isBefore(key: string, end: string | undefined): boolean {
-  return end === undefined || compareKeys(key, end) < 0;
+  return compareKeys(after, key) < 0 && (before === undefined || compareKeys(key, before) < 0);
 }
 
 /** Returns true when both keys may be numbers of one sequence, in ascending order. */
 function follows(before: string, key: string): boolean {
   return (
     key.length === before.length &&
-    key.startsWith(before.slice(0, -CHANGING_DIGITS)) &&
+    toSequence(before) === toSequence(key) &&
     compareKeys(before, key) < 0
   );
+}
+
+/** Returns what all keys of one sequence begin with. */
+function toSequence(key: string): string {
+  return key.slice(0, -CHANGING_DIGITS);
 }
