@@ -46,9 +46,10 @@ export class LmdbWriter implements StorageWriter {
   private hashSumChange = 0;
 
   /**
-   * @param cache - Entries of the last commit, which the writer reads and updates. Must be cleared
-   *   when the group is not committed.
-   * @param absentKeys - Keys without an entry in the last commit; as `cache`.
+   * @param cache - Entries of the last commit, which the writer reads and updates. The caller has
+   *   to clear the cache when the group is not committed.
+   * @param absentKeys - Keys without an entry in the last commit, which the writer reads and
+   *   updates. The caller has to clear them when the group is not committed.
    */
   constructor(
     private readonly tables: Tables,
