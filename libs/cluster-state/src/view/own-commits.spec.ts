@@ -5,6 +5,7 @@ import { EventSchema } from '@cloudless/api';
 import {
   NodeRecordSchema,
   ReplicaRecordSchema,
+  SecretValueRecordSchema,
   WorkloadRecordSchema,
   type ReplicaRecord,
 } from '@cloudless/api/store';
@@ -13,6 +14,7 @@ import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { copyReplica, openClusterState, type ClusterState } from '../index.js';
 import { freezeRecords, listDifferences } from '../testing/index.js';
+import type { IndexedView } from './view.js';
 
 const clock = new ManualClock();
 let store: StateStore;
@@ -100,6 +102,18 @@ describe('A view', () => {
     );
     expect([...state.view().replicasOf('u')]).toHaveLength(2);
     expect(await countDecoded()).toBe(before);
+  });
+
+  it('holds and announces no committed record of a kind that views leave out', async () => {
+    const changed: string[] = [];
+    state.subscribe((changes) => changed.push(...changes.map(({ kind }) => kind)));
+    const value = create(SecretValueRecordSchema, { ciphertext: Uint8Array.of(1) });
+    await state.commit(
+      state.transaction().put('secretvalue', 's/1', value).createReplica(aReplica()),
+    );
+    expect(state.view().replica('u-1')).toBeDefined();
+    expect((state.view() as IndexedView).get('secretvalue', 's/1')).toBeUndefined();
+    expect(changed).toEqual(['replica']);
   });
 
   it('decodes each record of another process once', async () => {

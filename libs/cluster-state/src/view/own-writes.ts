@@ -22,8 +22,9 @@ export class OwnWrites {
 
   /**
    * Finds the puts that the changes of one batch were made by, and removes their transaction.
-   * @returns At the index of each change its put; undefined, or no item, when the change is none of
-   *   a transaction of this process.
+   * @returns At the index of each change its put, undefined for a deletion. An empty list when no
+   *   transaction that is being committed has the first put of the batch: when another process made
+   *   the changes, or all of them are deletions.
    */
   takePuts(changes: readonly Change[]): readonly (RecordPut | undefined)[] {
     const writes = this.takeTransaction(changes);

@@ -159,8 +159,8 @@ export class ViewFollower {
   }
 
   /**
-   * Lets the view take these records instead of decoding their bytes, when the store delivers the
-   * very bytes that the records were encoded to.
+   * Lets the view take the records of these writes instead of decoding their bytes, when the store
+   * delivers the very bytes that the records were encoded to. Deletions have no effect.
    * @returns A function that ends this. Call it when the commit has ended.
    */
   expect(writes: readonly RecordWrite[]): () => void {
