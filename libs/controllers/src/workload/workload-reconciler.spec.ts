@@ -310,6 +310,24 @@ describe('WorkloadReconciler during a rollout', () => {
     );
   });
 
+  it('keeps observations of replicas until the pass after the rollout', async () => {
+    const readyForMs = bed.readiness.readyForMs.bind(bed.readiness);
+    let observed = 0;
+    bed.readiness.readyForMs = (replica) => {
+      observed += 1;
+      return readyForMs(replica);
+    };
+    bed.state.subscribe((changes) => {
+      if (changes.some(({ kind, after }) => kind === 'version' && after?.rolledOut)) observed = 0;
+    });
+    await runWorkload({ replicas: 3 });
+    expect(bed.state.view().version('web', 1)?.rolledOut).toBe(true);
+    expect(observed).toBe(0);
+    await bed.changeControl({ nextSequence: 50n });
+    await bed.advance();
+    expect(observed).toBe(3);
+  });
+
   it('stops an old replica only when the new replica was ready for minReadyDuration', async () => {
     const rollout = { minAvailable: 2, minReadyDuration: { seconds: 10n } };
     await runWorkload({ replicas: 2, rollout });
@@ -398,6 +416,26 @@ describe('WorkloadReconciler in mode GLOBAL', () => {
     await bed.advance();
     const replacement = running().find(({ onlyNodeId }) => onlyNodeId === 'node-2');
     expect(replacement?.slot).toBe(second.slot);
+  });
+
+  it('keeps the slot of a failed replica for its node when another node joins', async () => {
+    await bed.createWorkload({ mode: Mode.GLOBAL });
+    await bed.advance();
+    for (const { id, onlyNodeId } of bed.replicas())
+      await bed.changeReplica(id, {
+        nodeId: onlyNodeId,
+        phase: Phase.RUNNING,
+        ready: true,
+        containerId: id,
+      });
+    const failed = bed.replicas().find(({ slot }) => slot === 0)!;
+    expect(failed.onlyNodeId).toBe('node-1');
+    await bed.changeReplica(failed.id, { phase: Phase.FAILED, ready: false, reason: 'crash' });
+    // The failure is recorded first. The next decision creates the replica of node-0 first.
+    bed.beforeNextCommit(() => bed.addNode('node-0'));
+    await bed.advance();
+    const slots = running().map(({ onlyNodeId, slot }) => [onlyNodeId, slot] as const);
+    expect(Object.fromEntries(slots)).toEqual({ 'node-0': 2, 'node-1': 0, 'node-2': 1 });
   });
 
   it('stops the replica of a drained node', async () => {

@@ -191,7 +191,8 @@ export class WorkloadReconciler {
     // A pass may begin with the first wake, and the view shows all changes.
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') this.observations.recordNodeChange(id);
-      // A version keeps its template, and is only marked as rolled out later.
+      // The condition is a guard: a version keeps its template. Later changes only mark it as rolled
+      // out, and must not drop the observations.
       else if (kind === 'version' && before?.sameAs !== after?.sameAs)
         this.observations.forget(id.slice(0, id.indexOf('/')));
     }
