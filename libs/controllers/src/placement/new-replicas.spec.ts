@@ -1,9 +1,11 @@
+import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ReplicaStatus_Phase as Phase,
   Rollout_Strategy as Strategy,
   WorkloadSpec_Mode as Mode,
 } from '@cloudless/api';
+import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { toNodeId } from '@cloudless/base';
 import { RecordingMeter } from '@cloudless/base/testing';
 import { TestBed } from '../testing/test-bed.js';
@@ -210,6 +212,27 @@ describe('NewReplicaPlacer', () => {
     await bed.advance(1_000);
     expect(nodesOf().filter((nodeId) => nodeId !== '')).toHaveLength(60);
     expect(sumReserved()).toBe(6_000);
+  });
+
+  it('places nothing any more when the last replica of a decision is committed', async () => {
+    bed = await TestBed.open({ nodes: ['node-1'] });
+    const pending = new PendingBatches(() => bed.state.view());
+    const newReplicas = new NewReplicaPlacer(bed.dependencies({ pending }));
+    await bed.createWorkload({ replicas: 2 });
+    const workload = bed.state.view().workload('web')!;
+    const placement = newReplicas.choose({ workload, nextControl: bed.control() }, 1, 2)!;
+    const seen: boolean[] = [];
+    for (let commit = 0; commit < 2; commit += 1) {
+      seen.push(newReplicas.isPlacing);
+      const creation = placement.startCreation();
+      creation.takeNode();
+      creation.addTo(bed.state.transaction(), [create(ReplicaRecordSchema)], undefined);
+      creation.begin();
+      creation.end(/* isCommitted */ true);
+    }
+    seen.push(newReplicas.isPlacing);
+    placement.close();
+    expect(seen).toEqual([true, true, false]);
   });
 
   it('gives reservations back when the commit fails', async () => {

@@ -147,8 +147,11 @@ export class NewPlacement {
     return this.taken >= this.chosen.length;
   }
 
-  /** Begins with the next transaction. Call this method when the one before is committed. */
-  begin(): PlacedCreation {
+  /**
+   * Starts with the replicas of the next transaction. Call this method when the transaction before
+   * is committed.
+   */
+  startCreation(): PlacedCreation {
     return new PlacedCreation(this.deps, this);
   }
 
@@ -189,12 +192,14 @@ type PlacedCreationDeps = Pick<
 
 /** The nodes of the replicas that one transaction creates. */
 export class PlacedCreation {
+  /** The nodes that {@link takeNode} has returned. */
   private readonly chosen: ChosenNode[] = [];
   private placed: readonly ReplicaRecord[] = [];
 
   /**
-   * A store without the creation is recognised by an order that is newer than the store. So the order
-   * has the earliest revision that the commit can get, and not that of the decision.
+   * The `orderRevision` of the new replicas: the earliest revision that the commit can get, and not
+   * that of the decision. A store that has lost the creation is recognised by an order that is newer
+   * than the store.
    */
   private readonly orderRevision: bigint;
 

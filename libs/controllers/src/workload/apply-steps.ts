@@ -91,7 +91,7 @@ export class StepQueue {
     const stopped: ReplicaRecord[] = [];
     let retryDelayMs: number | undefined;
     this.preparePlacement(pass);
-    const placement = this.placement?.begin();
+    const placement = this.placement?.startCreation();
     const limit = placement === undefined ? MAX_REPLICA_WRITES : MAX_PLACED_PER_COMMIT;
     for (; created.length + stopped.length < limit; this.next += 1) {
       const step = this.steps[this.next];
