@@ -104,7 +104,8 @@ export class ReadinessTracker {
     if (!isWanted) this.lastReadyMs.delete(id);
     // Most changes are on the way to readiness: there is no time before, and none after.
     if (before?.ready !== true && after?.ready !== true) return;
-    // Only ready replicas have a time, and the map of a large workload is in no cache.
+    // Only ready replicas have a time. The map of a large workload is in no cache of the processor,
+    // so a look-up takes long.
     const since = before?.ready === true ? this.getSince(before) : undefined;
     for (const former of this.frozen) keepFirst(former, replica, since);
     if (after === undefined || !after.ready) {
