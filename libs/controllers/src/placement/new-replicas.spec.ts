@@ -225,8 +225,7 @@ describe('NewReplicaPlacer', () => {
     for (let commit = 0; commit < 2; commit += 1) {
       seen.push(newReplicas.isPlacing);
       const creation = placement.startCreation();
-      creation.takeNode();
-      creation.addTo(bed.state.transaction(), [create(ReplicaRecordSchema)], undefined);
+      creation.assignNode(create(ReplicaRecordSchema), creation.takeNode()!);
       creation.begin();
       creation.end(/* isCommitted */ true);
     }

@@ -190,12 +190,14 @@ type PlacedCreationDeps = Pick<
   'placements' | 'recordsBeingPlaced' | 'view' | 'workload'
 >;
 
+/** A new replica, and its node as of the decision. */
+interface PlacedOnNode extends PlacedReplica {
+  readonly node: Stored<NodeRecord>;
+}
+
 /** The nodes of the replicas that one transaction creates. */
 export class PlacedCreation {
-  /** The nodes that {@link takeNode} has returned. */
-  private readonly chosen: ChosenNode[] = [];
-  private placed: readonly ReplicaRecord[] = [];
-
+  private readonly placed: PlacedOnNode[] = [];
   /**
    * The `orderRevision` of the new replicas: the earliest revision that the commit can get, and not
    * that of the decision. A store that has lost the creation is recognised by an order that is newer
@@ -212,55 +214,49 @@ export class PlacedCreation {
 
   /** Number of replicas with a node. */
   get size(): number {
-    return this.chosen.length;
+    return this.placed.length;
   }
 
-  /** Returns the node for the next replica of the transaction; undefined when no node fits. */
+  /**
+   * Returns the node for the next replica of the transaction; undefined when no node fits. Call
+   * {@link assignNode} with the result.
+   */
   takeNode(): ChosenNode | undefined {
-    const node = this.source.takeNode();
-    if (node !== undefined) this.chosen.push(node);
-    return node;
+    return this.source.takeNode();
   }
 
   /** Sets the node of a new replica that is in no transaction yet. */
-  assignNode(replica: ReplicaRecord, { nodeId }: ChosenNode): void {
+  assignNode(replica: ReplicaRecord, { nodeId, node, score }: ChosenNode): void {
     replica.nodeId = nodeId;
     replica.phase = Phase.ASSIGNED;
     replica.reason = '';
     replica.orderRevision = this.orderRevision;
+    this.placed.push({ replica, nodeId, node, score });
   }
 
   /**
-   * Adds the conditions and the event of the placement to the transaction that creates the replicas.
-   * @param created - The new replicas: first those with the nodes of {@link takeNode}, in this order.
+   * Adds the conditions and the event of the placement to the transaction that creates the replicas
+   * of {@link assignNode}.
    * @param causedBy - The event about the creation.
    */
-  addTo(
-    transaction: Transaction,
-    created: readonly ReplicaRecord[],
-    causedBy: EventInit | undefined,
-  ): void {
+  addTo(transaction: Transaction, causedBy: EventInit | undefined): void {
+    const { placed } = this;
     const { view, workload } = this.deps;
-    this.placed = created.slice(0, this.chosen.length);
-    if (this.placed.length === 0) return;
+    if (placed.length === 0) return;
     // A node that was cordoned, changed or removed since the decision may no longer fit.
-    for (const { nodeId, node } of this.chosen) transaction.require('node', nodeId, node);
-    const placed = this.placed.map((replica, index): PlacedReplica => {
-      const score = this.chosen[index]?.score ?? 0;
-      return { replica, nodeId: replica.nodeId, score };
-    });
+    for (const { nodeId, node } of placed) transaction.require('node', nodeId, node);
     const decisionId = toDecisionId(view, workload);
     transaction.event(createPlacedEvent({ view, workload, decisionId, causedBy }, placed));
   }
 
   /** Call this method before the commit of the transaction. */
   begin(): void {
-    for (const replica of this.placed) this.deps.recordsBeingPlaced?.add(replica);
+    for (const { replica } of this.placed) this.deps.recordsBeingPlaced?.add(replica);
   }
 
   /** Call this method at the end of the commit. */
   end(isCommitted: boolean): void {
-    for (const replica of this.placed) this.deps.recordsBeingPlaced?.delete(replica);
+    for (const { replica } of this.placed) this.deps.recordsBeingPlaced?.delete(replica);
     if (!isCommitted) return;
     this.deps.placements.add(this.placed.length, { result: 'placed' });
     this.source.confirm(this.placed.length);

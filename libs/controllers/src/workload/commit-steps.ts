@@ -76,7 +76,7 @@ export async function commitSteps(
     if (steps.created.length === 0) return { result: { kind: 'again' }, writes, isFinished: false };
     placement = steps.placement;
     const creation = events.add(current, steps);
-    placement?.addTo(current.transaction, steps.created, creation);
+    placement?.addTo(current.transaction, creation);
     created += steps.created.length;
   }
 }

@@ -307,7 +307,7 @@ export class WorkloadReconciler {
       const first = queue.apply(pass);
       const events = new StepEvents(pass, observed);
       const creation = events.add(pass, first);
-      first.placement?.addTo(transaction, first.created, creation);
+      first.placement?.addTo(transaction, creation);
       requireReadinessGuard(pass, observed, steps);
       pruneVersions(pass, pass.versions);
       const wakeInMs =
