@@ -336,14 +336,12 @@ export class ViewFollower {
   }
 
   /** @returns Undefined for a key of an unknown kind. */
-  private decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange | undefined {
-    const parsed = parseViewKey(key);
+  private decodeEntry(entry: StoreEntry): DecodedChange | undefined {
+    const parsed = parseViewKey(entry.key);
     if (parsed === undefined) return undefined;
     const { kind, id } = parsed;
     this.decodedCount += 1;
-    const record = decodeRecord(kind, id, value);
-    const bytes = key.length + value.byteLength;
-    return { kind, id, after: { value: record, revision: modRevision, bytes } };
+    return toChange(kind, id, decodeRecord(kind, id, entry.value), entry);
   }
 
   private publish(
@@ -379,9 +377,17 @@ export class ViewFollower {
 function toOwnChange(
   { kind, id }: RecordPut,
   record: RecordOf<RecordKind>,
-  { key, value, modRevision }: StoreEntry,
+  entry: StoreEntry,
 ): DecodedChange | undefined {
-  if (!isViewed(kind)) return undefined;
+  return isViewed(kind) ? toChange(kind, id, record, entry) : undefined;
+}
+
+function toChange(
+  kind: RecordKind,
+  id: string,
+  record: RecordOf<RecordKind>,
+  { key, value, modRevision }: StoreEntry,
+): DecodedChange {
   const bytes = key.length + value.byteLength;
   return { kind, id, after: { value: record, revision: modRevision, bytes } };
 }
