@@ -31,6 +31,7 @@ export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 export { createEngineStore } from './engine/engine-store.js';
 export type { EngineStoreOptions } from './engine/engine-store.js';
 export { StorageFault } from './engine/storage-fault.js';
+export { toStoreEntry } from './engine/read-range.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
 export type { ChangeEntry } from './snapshot/import-snapshot.js';
 export { HistoryWindow } from './engine/history-window.js';

@@ -1,13 +1,14 @@
 import { CloudlessError } from '@cloudless/base';
-import type {
-  Change,
-  HistorySegment,
-  LeaseId,
-  LoggedTransaction,
-  Revision,
-  StoreEntry,
-  StoredEntry,
-  StoreHead,
+import {
+  toStoreEntry,
+  type Change,
+  type HistorySegment,
+  type LeaseId,
+  type LoggedTransaction,
+  type Revision,
+  type StoreEntry,
+  type StoredEntry,
+  type StoreHead,
 } from '@cloudless/state-store';
 import { ByteReader, MAX_SAFE_HIGH } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
@@ -238,10 +239,19 @@ export function* decodeSegment(record: Buffer, after: bigint): Iterable<LoggedTr
   const reader = openRecord(record);
   while (!reader.atEnd) {
     const revision = reader.uint64();
+    const count = reader.uint32();
+    const changes: Change[] = [];
     const entriesBefore: (StoredEntry | undefined)[] = [];
-    const changes = Array.from({ length: reader.uint32() }, () =>
-      decodeChange(reader, revision, entriesBefore),
-    );
+    for (let index = 0; index < count; index += 1) {
+      const flags = reader.uint8();
+      const key = reader.text();
+      entriesBefore.push(flags & HAS_BEFORE ? decodeInline(reader, key) : undefined);
+      changes.push(
+        flags & HAS_AFTER
+          ? { kind: 'put', entry: decodeInline(reader, key) }
+          : { kind: 'delete', key, modRevision: revision },
+      );
+    }
     if (revision > after) yield { revision, changes, entriesBefore };
   }
 }
@@ -278,20 +288,6 @@ function skipInline(reader: ByteReader): void {
   reader.skipBytes(reader.uint32());
 }
 
-/** @param entriesBefore - Receives the entry before the change. */
-function decodeChange(
-  reader: ByteReader,
-  revision: Revision,
-  entriesBefore: (StoredEntry | undefined)[],
-): Change {
-  const flags = reader.uint8();
-  const key = reader.text();
-  entriesBefore.push(flags & HAS_BEFORE ? decodeInline(reader, key) : undefined);
-  return flags & HAS_AFTER
-    ? { kind: 'put', entry: decodeInline(reader, key) }
-    : { kind: 'delete', key, modRevision: revision };
-}
-
 function encodeInline(writer: ByteWriter, entry: StoredEntry): void {
   writer
     .uint64(entry.modRevision)
@@ -304,7 +300,7 @@ function decodeInline(reader: ByteReader, key: string): StoreEntry {
   const modRevision = reader.uint64();
   const lease = toLeaseId(reader.text());
   const value = reader.bytes(reader.uint32());
-  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
+  return toStoreEntry({ key, value, modRevision, lease });
 }
 
 /** Encodes a lease: the TTL in milliseconds. Valid until the next record is encoded. */

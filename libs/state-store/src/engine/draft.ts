@@ -7,9 +7,9 @@ import {
   type LeaseId,
   type Operation,
   type Revision,
-  type StoreEntry,
 } from '../state-store.js';
 import { getKey } from '../validate.js';
+import { toStoreEntry } from './read-range.js';
 import type { LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
 
 /**
@@ -104,13 +104,15 @@ export class Draft {
       if (at >= 0) next = at + 1;
       const before = at < 0 ? this.writer.get(key) : compared[at];
       if ('put' in operation) {
-        const entry = toEntry(operation, revision);
+        const { value, lease } = operation;
+        const entry = toStoreEntry({ key, value, modRevision: revision, lease });
         this.writer.put(entry, before);
         changes.push({ kind: 'put', entry });
-      } else if (before !== undefined) {
+      } else {
+        if (before === undefined) continue;
         this.writer.delete(before);
         changes.push({ kind: 'delete', key, modRevision: revision });
-      } else continue;
+      }
       entriesBefore.push(before);
     }
     if (changes.length > 0) {
@@ -135,18 +137,12 @@ export class Draft {
   }
 }
 
-function toEntry({ put: key, value, lease }: PutOperation, modRevision: Revision): StoreEntry {
-  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
-}
-
 /** Returns the index of a compare of a key; -1 when there is none. */
 function findCompare(compares: readonly Compare[], key: string): number {
   for (let index = 0; index < compares.length; index += 1)
     if (compares[index]?.key === key) return index;
   return -1;
 }
-
-type PutOperation = Extract<Operation, { readonly put: string }>;
 
 /** Form of the ids of {@link Draft.grantLease}. */
 const LEASE_ID = /^lease-[1-9]\d{0,15}$/u;
