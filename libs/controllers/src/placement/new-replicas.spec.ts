@@ -225,7 +225,7 @@ describe('NewReplicaPlacer', () => {
     for (let commit = 0; commit < 2; commit += 1) {
       seen.push(newReplicas.isPlacing);
       const creation = placement.startCreation();
-      creation.assignNode(create(ReplicaRecordSchema), creation.takeNode()!);
+      creation.assignNode(create(ReplicaRecordSchema), creation.takeNextNode()!);
       creation.begin();
       creation.end(/* isCommitted */ true);
     }

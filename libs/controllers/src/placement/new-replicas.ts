@@ -156,7 +156,7 @@ export class NewPlacement {
   }
 
   /** Returns the node for the next replica; undefined when no node fits. */
-  takeNode(): ChosenNode | undefined {
+  takeNextNode(): ChosenNode | undefined {
     const node = this.chosen[this.taken];
     if (node !== undefined) this.taken += 1;
     return node;
@@ -207,7 +207,7 @@ export class PlacedCreation {
 
   constructor(
     private readonly deps: PlacedCreationDeps,
-    private readonly source: Pick<NewPlacement, 'takeNode' | 'confirm'>,
+    private readonly source: Pick<NewPlacement, 'takeNextNode' | 'confirm'>,
   ) {
     this.orderRevision = deps.view.revision + 1n;
   }
@@ -221,8 +221,8 @@ export class PlacedCreation {
    * Returns the node for the next replica of the transaction; undefined when no node fits. Call
    * {@link assignNode} with the result.
    */
-  takeNode(): ChosenNode | undefined {
-    return this.source.takeNode();
+  takeNextNode(): ChosenNode | undefined {
+    return this.source.takeNextNode();
   }
 
   /** Sets the node of a new replica that is in no transaction yet. */

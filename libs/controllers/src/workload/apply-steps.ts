@@ -143,7 +143,7 @@ export class StepQueue {
       blueprint = createBlueprint(pass, version, this.now.wallTimeMs);
       this.blueprints.set(version, blueprint);
     }
-    const node = placement?.takeNode();
+    const node = placement?.takeNextNode();
     // The model of the scheduler keeps the id too: the same text takes no memory twice.
     const id = node?.replicaId ?? replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence));
     const replica = copyReplica(blueprint, { id, sequence, slot, onlyNodeId });
