@@ -51,6 +51,7 @@ export {
   copyReplica,
   createReplicaRecord,
   holdsResources,
+  getNextOrderRevision,
   isLive,
   isTombstone,
   toShownPhase,

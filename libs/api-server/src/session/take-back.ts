@@ -8,6 +8,7 @@ import {
 import { ControlRecordSchema, type ControlRecord, type ReplicaRecord } from '@cloudless/api/store';
 import {
   copyReplica,
+  getNextOrderRevision,
   toCanonicalVersion,
   waitsForNode,
   type ClusterView,
@@ -98,7 +99,7 @@ export function putTakenBack(
       desiredRunning: true,
       phase: Phase.ASSIGNED,
       stopReason: '',
-      orderRevision: view.revision,
+      orderRevision: getNextOrderRevision(view, lost.value),
     });
     delete wanted.lostAt;
     // The start order replaces the stop order that the agent has not received.

@@ -3,7 +3,13 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import fc from 'fast-check';
 import { EndpointSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
-import { copyReplica, createReplicaRecord, holdsResources, isLive } from '../index.js';
+import {
+  copyReplica,
+  createReplicaRecord,
+  getNextOrderRevision,
+  holdsResources,
+  isLive,
+} from '../index.js';
 import { decodeRecord, encodeRecord } from './records.js';
 import { listReplicaValues } from './replicas.js';
 
@@ -110,6 +116,18 @@ describe('listReplicaValues', () => {
     listReplicaValues(replica as never, values);
     const byNumber = [...fields].sort((a, b) => a.number - b.number);
     expect(values).toEqual(byNumber.map(({ localName }) => localName));
+  });
+});
+
+describe('getNextOrderRevision', () => {
+  it.each([
+    { name: 'the revision of the view, which is newer', revision: 9n, before: 7n, expected: 9n },
+    {
+      name: 'a newer revision when no commit followed the creation of the replica',
+      ...{ revision: 7n, before: 7n, expected: 8n },
+    },
+  ])('returns $name', ({ revision, before, expected }) => {
+    expect(getNextOrderRevision({ revision }, { orderRevision: before })).toBe(expected);
   });
 });
 

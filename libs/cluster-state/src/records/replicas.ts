@@ -199,6 +199,18 @@ function toMessages(message: DescMessage | undefined, value: unknown): unknown {
   return Array.isArray(value) ? value.map(toMessage) : toMessage(value);
 }
 
+/**
+ * Returns the `orderRevision` of a changed order: newer than that of the order before, also when that
+ * order has the revision of the commit that created the replica.
+ * @param view - The view on which the change is decided.
+ */
+export function getNextOrderRevision(
+  { revision }: { readonly revision: bigint },
+  { orderRevision }: Pick<ReplicaRecord, 'orderRevision'>,
+): bigint {
+  return revision > orderRevision ? revision : orderRevision + 1n;
+}
+
 /** Returns true for a replica that is pending, assigned, starting, running or stopping. */
 export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
   return phase <= Phase.STOPPING;

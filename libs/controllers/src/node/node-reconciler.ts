@@ -16,6 +16,7 @@ import {
 import type { Clock, Log, Meter, Random, WorkQueue, WorkResult } from '@cloudless/base';
 import {
   copyReplica,
+  getNextOrderRevision,
   holdsResources,
   putNodeReturn,
   shareTime,
@@ -328,7 +329,7 @@ export class NodeReconciler {
         phase: Phase.FAILED,
         reason: texts.reason,
         stopReason: texts.stopReason,
-        orderRevision: state.view().revision,
+        orderRevision: getNextOrderRevision(state.view(), replica.value),
       };
       transaction.updateReplica(replica, copyReplica(replica.value, lost));
     }

@@ -3,6 +3,7 @@ import { Event_Category as Category, Event_Severity as Severity } from '@cloudle
 import { ControlRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
 import {
   copyReplica,
+  getNextOrderRevision,
   type ClusterView,
   type Stored,
   type Transaction,
@@ -111,7 +112,7 @@ function stopVictim(
     copyReplica(victim.value, {
       desiredRunning: false,
       stopReason: `${PREEMPTED_BY}${nameOf(workload)} of priority ${priority}`,
-      orderRevision: view.revision,
+      orderRevision: getNextOrderRevision(view, victim.value),
     }),
   );
 }

@@ -4,6 +4,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { replicaIdOf, toWorkloadId } from '@cloudless/base';
 import {
   copyReplica,
+  getNextOrderRevision,
   createReplicaRecord,
   isLive,
   toCanonicalVersion,
@@ -263,8 +264,7 @@ export function stopReplica(
         toCanonicalVersion(view, value.uid, workload.value.version)
       ? 'scaled down or moved'
       : 'replaced by another version';
-  // Newer than the start order also when that order has the revision of its own commit.
-  const orderRevision = revision > value.orderRevision ? revision : value.orderRevision + 1n;
+  const orderRevision = getNextOrderRevision({ revision }, value);
   transaction.updateReplica(
     replica,
     copyReplica(value, { desiredRunning: false, stopReason, orderRevision }),

@@ -2,7 +2,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { definedFields } from '@cloudless/base';
 import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { copyReplica, isLive } from '@cloudless/cluster-state';
+import { copyReplica, getNextOrderRevision, isLive } from '@cloudless/cluster-state';
 import { toMs } from '../common/duration.js';
 import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
@@ -25,12 +25,14 @@ export function toDisconnectFields({
  * changed stop time makes a new order for the agent. A shorter `lost_after` applies only after the
  * agent has confirmed the newest order, as the agent may act on the older order until then. Adds at
  * most {@link MAX_REPLICA_WRITES} writes.
- * @param revision - Revision of the view, for the new orders.
  */
-export function syncDisconnectPolicy(
-  { workload, replicas, transaction, deleting }: WorkloadPass,
-  revision: bigint,
-): void {
+export function syncDisconnectPolicy({
+  workload,
+  replicas,
+  transaction,
+  deleting,
+  view,
+}: WorkloadPass): void {
   if (deleting) return;
   const { stopAfterMs, lostAfterMs } = resolveDisconnectTimes(workload.value.spec);
   for (const replica of replicas) {
@@ -46,7 +48,7 @@ export function syncDisconnectPolicy(
     if (!needsOrder && waitMs === orderedLostAfterMs) continue;
     const next = copyReplica(value, {
       stopAfterUnconfirmed: isUnconfirmed,
-      ...(needsOrder && isPlaced ? { orderRevision: revision } : {}),
+      ...(needsOrder && isPlaced ? { orderRevision: getNextOrderRevision(view, value) } : {}),
     });
     delete next.stopAfter;
     delete next.lostAfter;

@@ -155,7 +155,7 @@ export class WorkloadReconciler {
     retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
       readiness.lastReadyForMs(id),
     );
-    syncDisconnectPolicy(pass, view.revision);
+    syncDisconnectPolicy(pass);
     if (pass.transaction.size > 0) return this.commit(pass);
     return this.advance(pass);
   }
