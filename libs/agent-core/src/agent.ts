@@ -249,8 +249,12 @@ export class Agent {
       silentKinds = [...silentKinds, ...(await this.runtimeHealthMonitor.findSilentKinds())];
     if (silentKinds.length > 0 && !machineStops)
       throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
-    // Containers that may run on need their identities and files, also without a silent runtime.
-    if (!areStopped && !machineStops) return;
+    if (!areStopped && !machineStops) {
+      this.options.log.warn(
+        'identities and files of replicas stay on this node: a container could not be stopped, and may need them',
+      );
+      return;
+    }
     await this.workloadIdentities?.removeAll();
     await this.files?.removeAll();
   }

@@ -1,4 +1,6 @@
 import type { AgentIdentity } from '@cloudless/agent-core';
+import { HEALTHY } from '@cloudless/runtime';
+import { SILENT_AFTER_MS } from '@cloudless/runtime-process';
 import { followIdentity, mayStopProxy } from './open-node-network.js';
 import { listCoordinators } from './proxy-settings.js';
 
@@ -66,5 +68,12 @@ describe('mayStopProxy', () => {
       return found as never;
     };
     expect(await mayStopProxy(config, { runtime: { list } })).toBe(expected);
+  });
+
+  it('asks no supervisor that is known to be silent', async () => {
+    const health = () => ({ ...HEALTHY, processesSilentMs: SILENT_AFTER_MS });
+    const list = () => new Promise<never>(() => undefined);
+    const config = { stopWorkloadsOnExit: false };
+    expect(await mayStopProxy(config as never, { runtime: { list, health } })).toBe(false);
   });
 });

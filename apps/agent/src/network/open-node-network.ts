@@ -1,6 +1,8 @@
 import { isEnded, type Agent, type AgentIdentity, type AgentStore } from '@cloudless/agent-core';
 import type { Log } from '@cloudless/base';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { HEALTHY } from '@cloudless/runtime';
+import { SILENT_AFTER_MS } from '@cloudless/runtime-process';
 import type { AgentConfig } from '../agent-config.js';
 import type { ClusterAccess } from '../identity/cluster-access.js';
 import type { AgentRuntimes } from '../runtimes/agent-runtimes.js';
@@ -59,10 +61,12 @@ export function followIdentity(
  */
 export async function mayStopProxy(
   config: Pick<AgentConfig, 'stopWorkloadsOnExit' | 'ingressHttp' | 'ingressHttps'>,
-  { runtime }: { readonly runtime: Pick<AgentRuntimes['runtime'], 'list'> },
+  { runtime }: { readonly runtime: Pick<AgentRuntimes['runtime'], 'list' | 'health'> },
 ): Promise<boolean> {
   if (config.stopWorkloadsOnExit) return true;
   if (config.ingressHttp !== undefined || config.ingressHttps !== undefined) return false;
+  // A list would only wait for the supervisor, whose processes may be running.
+  if ((runtime.health?.() ?? HEALTHY).processesSilentMs >= SILENT_AFTER_MS) return false;
   try {
     return (await runtime.list()).length === 0;
   } catch {

@@ -78,7 +78,7 @@ describe('ContainerRecordKeeper', () => {
     failWrites();
     keeper.recordCapabilities(CAPABILITIES);
     keeper.use(SOCKET, OWNER.cluster); // nothing has changed
-    expect(warnings).toEqual(['capabilities of the container runtime not recorded']);
+    expect(warnings).toEqual(['record of the container runtime not changed']);
     expect(read()).toEqual({ socketPath: SOCKET, owner: OWNER });
     expect(() => keeper.use('/run/b.sock', OWNER.cluster)).toThrow();
   });

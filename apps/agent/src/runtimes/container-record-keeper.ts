@@ -68,10 +68,7 @@ export class ContainerRecordKeeper {
     try {
       this.save({ socketPath, owner, ...definedFields({ capabilities }) });
     } catch (reason) {
-      this.options.log.warn(
-        'capabilities of the container runtime not recorded',
-        errorFields(reason),
-      );
+      this.options.log.warn('record of the container runtime not changed', errorFields(reason));
     }
   }
 

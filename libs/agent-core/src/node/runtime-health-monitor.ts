@@ -21,6 +21,11 @@ export const HEALTH_INTERVAL_MS = 1_000;
  */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
+ * Interval of the checks whether a runtime goes on to be silent, milliseconds. Short, because each
+ * call in progress counts as silence, also a call that is about to be answered.
+ */
+const SILENCE_CHECK_MS = 100;
+/**
  * After this time, the agent gives up starts that have not succeeded, and the coordinator places
  * the replicas elsewhere. Later than {@link UNAVAILABLE_AFTER_MS}, so that the coordinator excludes
  * this node before it places the replicas.
@@ -120,9 +125,9 @@ export class RuntimeHealthMonitor {
       );
     // A list would only wait for a supervisor that is known to be silent.
     if (!findSilent().includes('process')) await listAvailable(runtime).catch(() => undefined);
-    const waits = UNAVAILABLE_AFTER_MS / HEALTH_INTERVAL_MS;
+    const waits = UNAVAILABLE_AFTER_MS / SILENCE_CHECK_MS;
     for (let wait = 1; wait <= waits && isUncertain(); wait += 1)
-      await sleep(clock, HEALTH_INTERVAL_MS);
+      await sleep(clock, SILENCE_CHECK_MS);
     return findSilent();
   }
 
