@@ -251,7 +251,7 @@ export class Agent {
       throw createRunningOnError(silentKinds, this.options.runtime.health?.().supervisorPid);
     if (!areStopped && !machineStops) {
       this.options.log.warn(
-        'identities and files of replicas stay on this node: a container could not be stopped, and may need them',
+        'identities and files of replicas stay: a container that could not be stopped needs them',
       );
       return;
     }

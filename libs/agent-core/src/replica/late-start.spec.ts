@@ -73,7 +73,7 @@ describe('A start whose agent was killed', () => {
 });
 
 describe('A start whose runtime does not answer in time', () => {
-  it('is adopted when its container runs later, and is not repeated', async () => {
+  it('is adopted when the container runs later, and no second container is started', async () => {
     const testBed = new AgentTestBed();
     const { runtime } = testBed;
     let startLate: () => Promise<unknown> = async () => undefined;

@@ -56,15 +56,15 @@ export function createMissingReports(
  * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
  * order becomes STOPPED however it ended.
  * @param wallTimeMs - Current time, stored as `readySince` when the replica becomes ready.
- * @param hasNewestOrder - True when the agent has the newest order of the replica. Only matters for a
- *   record with `stopAfterUnconfirmed`.
+ * @param confirmsStopLimit - True when the agent has the order with the `stopAfter` of the record, so
+ *   that `stopAfterUnconfirmed` ends.
  * @returns A changed copy, or the record itself when the replica has ended already.
  */
 export function mergeReport(
   record: ReplicaRecord,
   report: ReplicaReport,
   wallTimeMs: number,
-  hasNewestOrder: boolean,
+  confirmsStopLimit: boolean,
 ): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
   // A lost replica changes once, when its agent confirms its end. A replica that has ended does not
@@ -88,7 +88,7 @@ export function mergeReport(
   mergeFailedStarts(next, report);
   if (report.container !== undefined) next.container = shareContainer(report.container);
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
-  if (hasNewestOrder) next.stopAfterUnconfirmed = false;
+  if (confirmsStopLimit) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
   if (report.lastLines.length > 0 || hasFailedAgain(record, report))
     next.lastLines = toLastLines(report.lastLines);

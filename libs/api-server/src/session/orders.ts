@@ -16,12 +16,6 @@ import type { ApiServerDeps } from '../ports.js';
  */
 type OrderDeps = Pick<ApiServerDeps, 'state'> & Partial<Pick<ApiServerDeps, 'network'>>;
 
-/**
- * Type name of an Order: orders are created as objects with all their fields, which is much cheaper
- * than `create` of the schema.
- */
-const ORDER = 'cloudless.api.Order';
-
 /** Longest time for which a stop waits for the network proxies. */
 const AWAIT_ENDPOINTS_GONE_MS = 5_000;
 
@@ -84,7 +78,7 @@ export function createOrder(deps: OrderDeps, replica: ReplicaRecord): Order | un
   const { id: replicaId, uid: workloadUid } = replica;
   const { epoch } = deps.state;
   const orderRevision = deps.state.toOrderRevision(replica.orderRevision);
-  return { $typeName: ORDER, epoch, orderRevision, replicaId, workloadUid, order };
+  return { $typeName: 'cloudless.api.Order', epoch, orderRevision, replicaId, workloadUid, order };
 }
 
 function createContent(
@@ -146,7 +140,14 @@ export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): 
     phase > Phase.STOPPING
       ? { case: 'forget', value: { $typeName: 'cloudless.api.ForgetOrder' } }
       : { case: 'stop', value: createStop('no record assigns this replica to this node') };
-  return { $typeName: ORDER, epoch, orderRevision: newest, replicaId, workloadUid, order };
+  return {
+    $typeName: 'cloudless.api.Order',
+    epoch,
+    orderRevision: newest,
+    replicaId,
+    workloadUid,
+    order,
+  };
 }
 
 /**

@@ -1,5 +1,10 @@
 import { create } from '@bufbuild/protobuf';
-import { EventSchema, type Event } from '@cloudless/api';
+import {
+  EventSchema,
+  Event_Category as Category,
+  Event_Severity as Severity,
+  type Event,
+} from '@cloudless/api';
 import {
   ReplicaRecordSchema,
   WorkloadRecordSchema,
@@ -57,6 +62,7 @@ describe('ReadyEvents', () => {
     expect(written).toMatchObject([
       {
         ...{ reason: 'ReplicaReady', message: '20 replicas are ready' },
+        ...{ category: Category.WORKLOAD, severity: Severity.INFO },
         ...{ namespace: 'default', workload: 'web' },
         ...{ replicaId: '', nodeId: '', causeId: '1-1' },
         replicaIds: Array.from({ length: 20 }, (_, index) => `web-${index}`),

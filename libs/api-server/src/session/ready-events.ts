@@ -25,7 +25,7 @@ interface ReadyGroup {
  * would be a quarter of the writes of a start.
  */
 export class ReadyEvents {
-  private groups: ReadyGroup[] = [];
+  private readonly groups: ReadyGroup[] = [];
   private replicaCount = 0;
 
   /** Number of events that {@link flush} adds. */
@@ -59,15 +59,13 @@ export class ReadyEvents {
     else group.replicas.push(replica);
   }
 
-  /** Adds the events to the transaction of the commit. */
+  /** Adds the events to the transaction of the commit. Must be called once. */
   flush(transaction: Transaction): void {
     const { maxSingleEvents } = this;
     for (const group of this.groups)
       if (group.replicas.length > maxSingleEvents) transaction.event(createMergedEvent(group));
       else
         for (const replica of group.replicas) transaction.event(createSingleEvent(group, replica));
-    this.groups = [];
-    this.replicaCount = 0;
   }
 
   /** A commit has few groups, so a loop takes less time than a key for a map. */
@@ -89,7 +87,6 @@ function createSingleEvent({ workload, cause }: ReadyGroup, replica: ReplicaReco
   return { ...createReadyEvent(createSubject(replica, workload)), causedBy: cause };
 }
 
-/** Lists the fields one by one: copies of other objects would take most of the time of a commit. */
 function createMergedEvent({ workload, cause, replicas }: ReadyGroup): EventInit {
   const [{ nodeId }] = replicas;
   return {

@@ -160,16 +160,27 @@ describe('mergeReport', () => {
       expected: { restarts: 7, failedStarts: 3 },
     },
     {
+      name: 'stores failed starts up to the stored restarts when the agent reports fewer restarts',
+      stored: { restarts: 5, failedStarts: 1 },
+      reported: { phase: Phase.RUNNING, restarts: 2, failedStarts: 3 },
+      expected: { restarts: 5, failedStarts: 3 },
+    },
+    {
       name: 'stores at most as many failed starts as restarts',
       stored: {},
       reported: { phase: Phase.RUNNING, restarts: 1, failedStarts: 7 },
       expected: { restarts: 1, failedStarts: 1 },
     },
   ])('$name', ({ stored, reported, expected }) => {
-    const once = mergeReport(aRecord(stored), aReport(reported), 1_000, /* hasNewestOrder */ true);
+    const once = mergeReport(
+      aRecord(stored),
+      aReport(reported),
+      1_000,
+      /* confirmsStopLimit */ true,
+    );
     expect(once).toMatchObject(expected);
     // The same report again changes nothing.
-    expect(mergeReport(once, aReport(reported), 2_000, /* hasNewestOrder */ true)).toEqual(once);
+    expect(mergeReport(once, aReport(reported), 2_000, /* confirmsStopLimit */ true)).toEqual(once);
   });
 
   it.each([
@@ -180,7 +191,7 @@ describe('mergeReport', () => {
     },
   ])('removes the next start $name', ({ reported }) => {
     const stored = aRecord({ nextStartAt: timestampFromMs(5_000), container: { pid: 1 } });
-    const merged = mergeReport(stored, aReport(reported), 1_000, /* hasNewestOrder */ true);
+    const merged = mergeReport(stored, aReport(reported), 1_000, /* confirmsStopLimit */ true);
     expect(merged).not.toHaveProperty('nextStartAt');
   });
 });
@@ -188,7 +199,7 @@ describe('mergeReport', () => {
 describe('mergeReport of a replica without failed starts', () => {
   it.each([0, -1])('adds no field to the record when the agent reports %i', (failedStarts) => {
     const report = aReport({ phase: Phase.RUNNING, restarts: 2, failedStarts });
-    const merged = mergeReport(aRecord({}), report, 1_000, /* hasNewestOrder */ true);
+    const merged = mergeReport(aRecord({}), report, 1_000, /* confirmsStopLimit */ true);
     expect(merged).not.toHaveProperty('failedStarts');
   });
 });
@@ -215,7 +226,7 @@ describe('isSameRecord', () => {
     fc.assert(
       fc.property(arbReport, arbReport, fc.boolean(), (first, second, again) => {
         const merge = (record: ReplicaRecord, report: object): ReplicaRecord =>
-          mergeReport(record, aReport(report), 1_000, /* hasNewestOrder */ true);
+          mergeReport(record, aReport(report), 1_000, /* confirmsStopLimit */ true);
         const stored = merge(aRecord({}), first);
         const next = merge(stored, again ? first : second);
         const expected = equals(ReplicaRecordSchema, stored, next);
@@ -270,6 +281,20 @@ describe('ReplicaReportQueue', () => {
     agent.sendInventory([{ replicaId: 'w-0', workloadUid: 'w', phase: Phase.FAILED }]);
     await bed.settle();
     expect(bed.replica('w-0')).toMatchObject({ phase: Phase.RUNNING, ready: true });
+  });
+
+  it('confirms a stop limit only by a report with the order that contains the limit', async () => {
+    await bed.putReplica('w-1', {
+      ...{ phase: Phase.RUNNING, orderRevision: 2n, stopAfterUnconfirmed: true },
+    });
+    const agent = await bed.connectAgent('node-1');
+    const running = { replicaId: 'w-1', workloadUid: 'w', phase: Phase.RUNNING };
+    agent.sendInventory([{ ...running, orderRevision: 1n, reason: 'older order' }]);
+    await bed.settle();
+    expect(bed.replica('w-1')).toMatchObject({ reason: 'older order', stopAfterUnconfirmed: true });
+    agent.sendReport({ ...running, orderRevision: 2n, reason: 'this order' });
+    await bed.settle();
+    expect(bed.replica('w-1')).toMatchObject({ reason: 'this order', stopAfterUnconfirmed: false });
   });
 
   it('sets readySince only when another container is ready, and removes it when the replica is not ready', async () => {

@@ -298,10 +298,10 @@ export class ReplicaReportQueue {
   private merge(record: ReplicaRecord, report: ReplicaReport): ReplicaRecord {
     const { state, clock } = this.deps;
     // Only the confirmation of a stop limit needs the comparison, which creates a big integer.
-    const hasNewestOrder =
+    const confirmsStopLimit =
       record.stopAfterUnconfirmed &&
       report.orderRevision >= state.toOrderRevision(record.orderRevision);
-    return mergeReport(record, report, clock.wallTime(), hasNewestOrder);
+    return mergeReport(record, report, clock.wallTime(), confirmsStopLimit);
   }
 
   /**
@@ -354,7 +354,7 @@ export class ReplicaReportQueue {
 
   /**
    * Adds an event to the transaction, with its cause.
-   * @param event - Undefined for an event that is suppressed for now.
+   * @param event - Undefined for an event that the throttle has kept for later.
    * @param previous - The event before this one in the same transaction, which is its cause.
    * @returns The added event; undefined for a suppressed event.
    */

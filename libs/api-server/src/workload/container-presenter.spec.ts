@@ -51,7 +51,7 @@ const report = create(ReplicaReportSchema, {
 
 describe('presentContainer', () => {
   it('returns what the agent reported, with image and command of the version of the replica', () => {
-    const record = mergeReport(assigned, report, 1_000, /* hasNewestOrder */ true);
+    const record = mergeReport(assigned, report, 1_000, /* confirmsStopLimit */ true);
     expect(presentContainer(view, record)).toMatchObject({
       ...{
         containerId: 'ab',
@@ -66,12 +66,12 @@ describe('presentContainer', () => {
   });
 
   it('omits process id, IP address and endpoints of an ended container, and keeps its runtime ids', () => {
-    const running = mergeReport(assigned, report, 1_000, /* hasNewestOrder */ true);
+    const running = mergeReport(assigned, report, 1_000, /* confirmsStopLimit */ true);
     const ended = mergeReport(
       running,
       create(ReplicaReportSchema, { ...report, phase: Phase.FAILED, lastExitCode: 3 }),
       2_000,
-      /* hasNewestOrder */ true,
+      /* confirmsStopLimit */ true,
     );
     expect(presentContainer(view, ended)).toMatchObject({
       ...{

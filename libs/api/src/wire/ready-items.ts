@@ -1,6 +1,6 @@
-/** What {@link ReadyItems.take} returns when the reader has to wait. */
+/** No item is there yet: the reader of {@link ReadyItems} has to wait. */
 export const NOT_READY = Symbol('not ready');
-/** What {@link ReadyItems.take} returns at the end of the stream. */
+/** The stream of {@link ReadyItems} has ended. */
 export const STREAM_END = Symbol('end of stream');
 /**
  * An item, or why there is none. Not an `IteratorResult`, which would be an object for each item.

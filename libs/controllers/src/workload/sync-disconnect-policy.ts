@@ -48,14 +48,10 @@ export function syncDisconnectPolicy({
     if (!needsOrder && waitMs === orderedLostAfterMs) continue;
     const next = copyReplica(value, {
       stopAfterUnconfirmed: isUnconfirmed,
+      ...{ stopAfter: undefined, lostAfter: undefined },
+      ...toDisconnectFields({ lostAfterMs: waitMs, ...definedFields({ stopAfterMs }) }),
       ...(needsOrder && isPlaced ? { orderRevision: getNextOrderRevision(view, value) } : {}),
     });
-    delete next.stopAfter;
-    delete next.lostAfter;
-    const fields = toDisconnectFields({
-      lostAfterMs: waitMs,
-      ...definedFields({ stopAfterMs }),
-    });
-    transaction.updateReplica(replica, Object.assign(next, fields));
+    transaction.updateReplica(replica, next);
   }
 }
