@@ -13,9 +13,10 @@ export interface Picture {
 export type PicturePart = keyof Picture;
 
 /**
- * Workloads whose whole message was not kept for want of space: one that is read again while it is
- * among them is kept instead of older ones. A reader who polls some workloads so has them kept, and
- * one who reads all workloads in turns, more than fit, does not replace each before its next read.
+ * Most workloads that are remembered because their whole message did not fit. When such a workload is
+ * read again, its whole message takes the place of older ones. So the messages of a client that polls
+ * some workloads are kept, and a client that reads all workloads in turns, more than fit, does not
+ * drop each message before its next read.
  */
 const MAX_REFUSED = 64;
 
@@ -116,7 +117,8 @@ export class PictureCache {
   }
 }
 
-const ALL_PARTS = ['head', 'summary', 'versions', 'brief', 'full'] as const;
+/** All parts of a {@link Picture}. */
+export const ALL_PARTS = ['head', 'summary', 'versions', 'brief', 'full'] as const;
 const WHOLE = ['full'] as const;
 
 function countBytes(picture: Picture): number {

@@ -4,7 +4,7 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import { getListedReplicas, getZone } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { isGlobal } from '../rollout/global-targets.js';
-import { PictureCache, type Picture } from './picture-cache.js';
+import { ALL_PARTS, PictureCache, type Picture } from './picture-cache.js';
 import { writeReplicaStatus, type ShownNode } from './replica-encoder.js';
 
 /** Encodes the parts of the API message of a workload. */
@@ -216,6 +216,5 @@ export class WorkloadPictures {
 const REPLICA_PARTS = ['summary', 'brief', 'full'] as const;
 const VERSION_PARTS = ['summary', 'versions', 'brief', 'full'] as const;
 const WORKLOAD_PARTS = ['head', 'summary', 'brief', 'full'] as const;
-const ALL_PARTS = ['head', 'summary', 'versions', 'brief', 'full'] as const;
 const NODE_PARTS = ['full'] as const;
 const NO_NODE: ShownNode = { zone: '', stale: false };

@@ -27,6 +27,19 @@ async function runWorkload(changes: Parameters<TestBed['createWorkload']>[0]): P
   await bed.advance(AVAILABLE_MS);
 }
 
+/** Creates a workload of mode GLOBAL, whose replicas run ready on their nodes. */
+async function runGlobal(): Promise<void> {
+  await bed.createWorkload({ mode: Mode.GLOBAL });
+  await bed.advance();
+  for (const { id, onlyNodeId } of bed.replicas())
+    await bed.changeReplica(id, {
+      nodeId: onlyNodeId,
+      phase: Phase.RUNNING,
+      ready: true,
+      containerId: id,
+    });
+}
+
 const running = () => bed.replicas().filter(({ desiredRunning }) => desiredRunning);
 const idsOf = (replicas: readonly { readonly id: string }[]) => replicas.map(({ id }) => id);
 
@@ -402,15 +415,7 @@ describe('WorkloadReconciler in mode GLOBAL', () => {
   });
 
   it('gives a replacement the slot of the failed replica on its node', async () => {
-    await bed.createWorkload({ mode: Mode.GLOBAL });
-    await bed.advance();
-    for (const { id, onlyNodeId } of bed.replicas())
-      await bed.changeReplica(id, {
-        nodeId: onlyNodeId,
-        phase: Phase.RUNNING,
-        ready: true,
-        containerId: id,
-      });
+    await runGlobal();
     const second = bed.replicas().find(({ onlyNodeId }) => onlyNodeId === 'node-2')!;
     await bed.changeReplica(second.id, { phase: Phase.FAILED, ready: false, reason: 'crash' });
     await bed.advance();
@@ -419,15 +424,7 @@ describe('WorkloadReconciler in mode GLOBAL', () => {
   });
 
   it('keeps the slot of a failed replica for its node when another node joins', async () => {
-    await bed.createWorkload({ mode: Mode.GLOBAL });
-    await bed.advance();
-    for (const { id, onlyNodeId } of bed.replicas())
-      await bed.changeReplica(id, {
-        nodeId: onlyNodeId,
-        phase: Phase.RUNNING,
-        ready: true,
-        containerId: id,
-      });
+    await runGlobal();
     const failed = bed.replicas().find(({ slot }) => slot === 0)!;
     expect(failed.onlyNodeId).toBe('node-1');
     await bed.changeReplica(failed.id, { phase: Phase.FAILED, ready: false, reason: 'crash' });
@@ -439,15 +436,7 @@ describe('WorkloadReconciler in mode GLOBAL', () => {
   });
 
   it('stops the replica of a drained node', async () => {
-    await bed.createWorkload({ mode: Mode.GLOBAL });
-    await bed.advance();
-    for (const { id, onlyNodeId } of bed.replicas())
-      await bed.changeReplica(id, {
-        nodeId: onlyNodeId,
-        phase: Phase.RUNNING,
-        ready: true,
-        containerId: id,
-      });
+    await runGlobal();
     await bed.advance(1_000);
     await bed.changeNode('node-1', { cordoned: true, draining: true, drain: { total: 1 } });
     await bed.advance(1_000);

@@ -13,7 +13,7 @@ import { CloudlessError } from '@cloudless/base';
 import type { RpcLimits, RpcServer } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
-import { LoopIterations, encodeHello } from '../testing/session-messages.js';
+import { LoopIterations, encodeHello, requestSession } from '../testing/session-messages.js';
 import { LARGE_MESSAGE_BYTES } from './inspect-body.js';
 
 const open = serversOfTest(afterEach);
@@ -49,13 +49,7 @@ async function call(
   });
   const session = http2.connect(server.url);
   try {
-    const stream = session.request({
-      ':method': 'POST',
-      ':path': '/cloudless.api.CoordinatorService/Session',
-      'content-type': 'application/grpc+proto',
-      te: 'trailers',
-      ...headers,
-    });
+    const stream = requestSession(session, headers);
     const chunks: Buffer[] = [];
     let fields: http2.IncomingHttpHeaders = {};
     const add = (more: http2.IncomingHttpHeaders): void => void (fields = { ...fields, ...more });

@@ -11,7 +11,7 @@ import {
 import type { RpcLimits } from '../options.js';
 import { serversOfTest } from '../testing/fixture.js';
 import { envelope } from '../testing/raw-http.js';
-import { LoopIterations, encodeHello } from '../testing/session-messages.js';
+import { LoopIterations, encodeHello, requestSession } from '../testing/session-messages.js';
 import { LARGE_MESSAGE_BYTES } from './inspect-body.js';
 
 const open = serversOfTest(afterEach);
@@ -42,12 +42,7 @@ async function openStream(
     registerRoutes: (router) => router.rpc(CoordinatorService.method.session, take as never),
   });
   const session = http2.connect(url);
-  const stream = session.request({
-    ':method': 'POST',
-    ':path': '/cloudless.api.CoordinatorService/Session',
-    'content-type': 'application/grpc+proto',
-    te: 'trailers',
-  });
+  const stream = requestSession(session);
   stream.on('error', () => undefined).resume();
   stream.write(encodeHello('first'));
   const close = async (): Promise<void> => {

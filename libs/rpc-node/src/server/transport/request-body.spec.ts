@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import * as http2 from 'node:http2';
 import { CoordinatorService, type AgentMessage, type CoordinatorMessage } from '@cloudless/api';
 import { serversOfTest } from '../testing/fixture.js';
-import { encodeHello } from '../testing/session-messages.js';
+import { encodeHello, requestSession } from '../testing/session-messages.js';
 
 const open = serversOfTest(afterEach);
 
@@ -25,12 +25,7 @@ async function openAnsweredStream({ messagesBefore }: { readonly messagesBefore:
     registerRoutes: (router) => router.rpc(CoordinatorService.method.session, answer as never),
   });
   const session = http2.connect(url);
-  const stream = session.request({
-    ':method': 'POST',
-    ':path': '/cloudless.api.CoordinatorService/Session',
-    'content-type': 'application/grpc+proto',
-    te: 'trailers',
-  });
+  const stream = requestSession(session);
   stream.resume().write(encodeHello('first'));
   await once(stream, 'end');
   const sendRest = async (): Promise<void> => {
