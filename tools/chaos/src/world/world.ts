@@ -122,17 +122,11 @@ export class World {
     send: (client: CoordinatorClient, options: { readonly timeoutMs: number }) => Promise<Result>,
     withinMs: number,
   ): Promise<Result> {
-    const until = performance.now() + withinMs;
-    for (let attempt = 0; ; attempt += 1) {
+    return retry(withinMs, async (attempt) => {
       const running = [...this.clients].filter(([{ isRunning }]) => isRunning);
-      try {
-        const [, clients] = requireItem(running[attempt % Math.max(1, running.length)]);
-        return await send(clients.coordinator, { timeoutMs: ATTEMPT_MS });
-      } catch (reason) {
-        if (performance.now() > until) throw reason;
-      }
-      await pause(RETRY_MS);
-    }
+      const [, clients] = requireItem(running[attempt % Math.max(1, running.length)]);
+      return send(clients.coordinator, { timeoutMs: ATTEMPT_MS });
+    });
   }
 
   /**
@@ -156,14 +150,20 @@ export class World {
     );
   }
 
-  /** Waits until every node is ready. */
+  /**
+   * Waits until the leader has a session with every node. Followers do not say that: they go on to
+   * serve the last known status of the nodes for some time after the loss of a leader.
+   */
   async waitUntilNodesReady(withinMs: number): Promise<void> {
-    await this.call(async (client, options) => {
-      const { nodes } = await client.listNodes({}, options);
+    await retry(withinMs, async () => {
+      const leader = findLeader(this.coordinators);
+      const clients = leader === undefined ? undefined : this.clients.get(leader);
+      if (clients === undefined) throw new Error('no coordinator leads');
+      const { nodes } = await clients.coordinator.listNodes({}, { timeoutMs: ATTEMPT_MS });
       const ready = nodes.filter(({ status }) => status?.phase === NodeStatus_Phase.READY);
       if (ready.length < this.agents.length)
         throw new Error(`${ready.length} of ${this.agents.length} nodes are ready`);
-    }, withinMs);
+    });
   }
 
   /** Drops packets both ways between a machine and others. */
@@ -264,6 +264,26 @@ export class World {
       agent.start();
     }
     await this.waitUntilNodesReady(START_MS);
+  }
+}
+
+/**
+ * Runs an attempt until one succeeds, with a pause of {@link RETRY_MS} between two attempts.
+ * @param withinMs - Time limit; then the newest error is thrown.
+ * @param run - Receives the number of the attempt, from 0.
+ */
+async function retry<Result>(
+  withinMs: number,
+  run: (attempt: number) => Promise<Result>,
+): Promise<Result> {
+  const until = performance.now() + withinMs;
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await run(attempt);
+    } catch (reason) {
+      if (performance.now() > until) throw reason;
+    }
+    await pause(RETRY_MS);
   }
 }
 
