@@ -39,8 +39,8 @@ export interface CommitQueueOptions {
 }
 
 /**
- * Group commit: evaluates all commands that were queued during the last write, in order, in one
- * storage write. Uses no timers. A refused command, too, settles only after all commands before it
+ * Group commit: evaluates all commands that were queued until the storage can write again, in order,
+ * in one storage write. Uses no timers. A refused command, too, settles only after all commands before it
  * are durable.
  */
 export class CommitQueue {
@@ -76,37 +76,49 @@ export class CommitQueue {
   private async run(): Promise<void> {
     // commands submitted in the same event loop iteration share the first group
     await Promise.resolve();
-    while (this.waiting.length > 0) await this.commit(this.takeGroup());
+    while (this.waiting.length > 0) await this.commit();
     this.running = undefined;
   }
 
-  private async commit(group: readonly Command[]): Promise<void> {
-    if (this.refuseIfFilesLost(group)) return;
+  /**
+   * Commits the next group in one storage write. The group is taken when the storage evaluates it,
+   * so that commands which follow from the previous group do not wait for another write.
+   */
+  private async commit(): Promise<void> {
+    let group: readonly Command[] = [];
+    const requireGroup = (): readonly Command[] => {
+      if (group.length === 0) group = this.takeGroup();
+      return group;
+    };
+    if (this.refuseIfFilesLost(requireGroup)) return;
     try {
       const { outcomes, transactions } = await this.options.storage.write((writer) =>
-        evaluateGroup(new Draft(writer), group),
+        evaluateGroup(new Draft(writer), requireGroup()),
       );
-      if (this.refuseIfFilesLost(group)) return; // the next start would not find the flushed data
+      // the next start would not find the flushed data
+      if (this.refuseIfFilesLost(requireGroup)) return;
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) =>
         settle(outcomes[index] ?? { ok: false, reason: this.failure }),
       );
     } catch (reason) {
-      if (this.refuseIfFilesLost(group)) return;
+      if (this.refuseIfFilesLost(requireGroup)) return;
       const isDiskFull = reason instanceof CloudlessError && reason.kind === 'exhausted';
       if (isDiskFull) this.options.onDiskFull();
+      const refused = requireGroup();
       const error = isDiskFull ? reason : this.fail(reason);
-      for (const { settle } of group) settle({ ok: false, reason: error });
+      for (const { settle } of refused) settle({ ok: false, reason: error });
     }
   }
 
   /**
-   * Rejects all commands of the group when the files were lost.
+   * Rejects all commands of a group when the files were lost.
    * @returns True when the files were lost.
    */
-  private refuseIfFilesLost(group: readonly Command[]): boolean {
+  private refuseIfFilesLost(requireGroup: () => readonly Command[]): boolean {
     const reason = this.options.checkFiles();
-    for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });
+    for (const { settle } of reason === undefined ? [] : requireGroup())
+      settle({ ok: false, reason });
     return reason !== undefined;
   }
 

@@ -11,6 +11,8 @@ class TestStorage extends MemoryStorage {
   writes = 0;
   /** Error of all writes; undefined when writes succeed. */
   failure: Error | undefined;
+  /** Writes call their action only after this promise. */
+  opened: Promise<void> = Promise.resolve();
   /** Writes resolve only after this promise. */
   flushed: Promise<void> = Promise.resolve();
   lostFiles: StorageFault | undefined;
@@ -18,6 +20,7 @@ class TestStorage extends MemoryStorage {
   override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     this.writes += 1;
     if (this.failure !== undefined) throw this.failure;
+    await this.opened;
     const result = action(this);
     await this.flushed;
     return result;
@@ -92,6 +95,23 @@ describe('EngineStore', () => {
     await Promise.all([first, ...rest]);
     expect(storage.writes).toBe(2);
     expect(await store.revision()).toBe(101n);
+  });
+
+  it('commits a transaction that follows from a write in the next write, with those that waited', async () => {
+    const { store, storage } = aStore();
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const first = store.txn([], [put('first')]);
+    await settle();
+    const following = first.then(() => store.txn([], [put('following')]));
+    const waiting = store.txn([], [put('waiting')]);
+    let open = (): void => undefined;
+    storage.opened = new Promise((resolve) => (open = resolve));
+    flush();
+    await settle();
+    open();
+    await Promise.all([following, waiting]);
+    expect(storage.writes).toBe(2);
   });
 
   it('commits queued transactions in several writes when they exceed the byte limit of a group', async () => {
