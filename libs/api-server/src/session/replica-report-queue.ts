@@ -48,9 +48,12 @@ const MAX_REPORTS_PER_PASS = 256;
 const FULL_COMMIT = 90;
 /**
  * Most commits in progress at the same time, beside those of separate reports. More than one only
- * helps when the store takes longer to confirm a commit than this process to prepare the next.
+ * helps when the store takes longer to confirm a commit than this process to prepare the next. The
+ * store writes all commits that wait together, so this number times {@link FULL_COMMIT} bounds the
+ * reports of one write: more than the replicas that the scheduler places in the same time, as
+ * otherwise reports wait ever longer while many replicas are created.
  */
-const LANES = 8;
+const LANES = 16;
 /** Suppressed events in one commit. A transaction allows 100 writes. */
 const MAX_LATE_EVENTS = 90;
 
