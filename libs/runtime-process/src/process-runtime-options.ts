@@ -15,6 +15,11 @@ export interface ProcessRuntimeOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  /**
+   * Reads CLOCK_MONOTONIC of the machine in milliseconds, which the supervisor reads too. Default:
+   * the clock of Node.js, `process.hrtime`.
+   */
+  readonly monotonicMs?: () => number;
   /** Range of the ports that containers get, both ends included. Default 20000 to 29999. */
   readonly portRange?: { readonly from: number; readonly to: number };
   /**

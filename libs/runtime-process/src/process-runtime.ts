@@ -48,12 +48,14 @@ import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
-import { deductWait, toStartRequest } from './client/start-request.js';
+import { toStartRequest } from './client/start-request.js';
 import { requireLeases, requireSecrets } from './client/supervisor-capabilities.js';
 import { waitForExit } from './client/wait-for-exit.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
+import { readMonotonicMs } from './system/monotonic-time.js';
 import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
+import { deductWait } from './wire/request-wait.js';
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
@@ -116,12 +118,14 @@ class SupervisedRuntime implements ProcessRuntime {
    */
   private supervisorCapabilities: readonly string[] | undefined;
   private readonly monitor: SupervisorMonitor;
+  private readonly monotonicMs: () => number;
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
     private readonly settings: SupervisorSettings,
   ) {
-    const { directory, clock, random, log } = options;
+    const { directory, clock, random, log, monotonicMs = readMonotonicMs } = options;
+    this.monotonicMs = monotonicMs;
     this.pipeHolder = new PipeHolder(directory);
     this.link = new SupervisorLink({
       connect: (listener, signal) => this.connect(listener, signal),
@@ -186,13 +190,15 @@ class SupervisedRuntime implements ProcessRuntime {
   /**
    * @throws kind `unavailable` also when the supervisor does not answer within 10 s. The supervisor
    *   may start the process later: an event then reports the process, and a further start with the
-   *   same id fails with kind `exists`.
+   *   same id fails with kind `exists`. Kind `unavailable` also when the lease has ended before the
+   *   supervisor read the request: then no process is started.
    */
   async start(requested: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
     const { request, dnsProblem } = toStartRequest(requested, connection, waitedMs);
-    const status = requireStatus(await this.request(connection, { type: 'start', request }));
+    const start = { type: 'start', request, sentAtMonotonicMs: this.monotonicMs() } as const;
+    const status = requireStatus(await this.request(connection, start));
     return dnsProblem === undefined ? status : { ...status, problems: [toDnsProblem(dnsProblem)] };
   }
 
@@ -232,7 +238,8 @@ class SupervisedRuntime implements ProcessRuntime {
     const remainingLeases = [...leases].map(
       ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    await this.request(connection, { type: 'renew', leases: remainingLeases });
+    const sentAtMonotonicMs = this.monotonicMs();
+    await this.request(connection, { type: 'renew', leases: remainingLeases, sentAtMonotonicMs });
   }
 
   /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */

@@ -7,7 +7,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
@@ -18,7 +18,12 @@ import {
   killSupervisor,
   closeAndKillSupervisor,
 } from './testing/container-calls.js';
+import { openProcessRuntime, type ProcessRuntime } from './index.js';
+import { layout } from './supervisor/container/container-paths.js';
+import { readMonotonicMs } from './system/monotonic-time.js';
 import {
+  createRuntimeOptions,
+  findProcesses,
   openRealMachine,
   SUPERVISOR_COMMAND,
   waitUntil,
@@ -300,6 +305,70 @@ describe('an exclusive process', () => {
     } finally {
       process.kill(supervisor, 'SIGCONT');
     }
+  });
+
+  describe('whose supervisor is stopped by SIGSTOP before the request arrives', () => {
+    /**
+     * Calls a client whose clock says that the request waits for `waitedMs` until the supervisor
+     * reads it.
+     */
+    async function callWhileStopped<Result>(
+      waitedMs: number,
+      call: (client: ProcessRuntime) => Promise<Result>,
+    ): Promise<Result> {
+      const client = await openProcessRuntime({
+        ...createRuntimeOptions(machine.directory),
+        monotonicMs: () => readMonotonicMs() - waitedMs,
+      });
+      const supervisor = await client.supervisorPid();
+      process.kill(supervisor, 'SIGSTOP');
+      try {
+        const result = call(client);
+        await new Promise((resolve) => setImmediate(resolve)); // the request is sent
+        process.kill(supervisor, 'SIGCONT');
+        return await result;
+      } finally {
+        process.kill(supervisor, 'SIGCONT');
+        await client.close();
+      }
+    }
+    /** Returns the time until the end of the only lease, as the lease guard sees it. */
+    function readRemainingSeconds(): number {
+      const [, lease = ''] = readFileSync(layout.leases(machine.directory), 'utf8').split('\n');
+      return Number(lease.split(' ')[0]) / 100 - uptime();
+    }
+
+    const expectAbout100Seconds = (): void => {
+      expect(readRemainingSeconds()).toBeLessThan(101);
+      expect(readRemainingSeconds()).toBeGreaterThan(50);
+    };
+
+    it('is not started when its lease has ended meanwhile', async () => {
+      const request = aScript('exec sleep 3600', { lease: LONG });
+      await expect(
+        callWhileStopped(LONG.leaseMs, (client) => client.start(request)),
+      ).rejects.toMatchObject({
+        kind: 'unavailable',
+        message: expect.stringContaining('no process was started'),
+      });
+      expect(await machine.runtime.list()).toEqual([]);
+      expect(findProcesses(machine)).toEqual([]);
+    });
+
+    it('has a lease that counts from the time at which its start was sent', async () => {
+      const request = aScript('exec sleep 3600', { lease: LONG });
+      await callWhileStopped(LONG.leaseMs - 100_000, (client) => client.start(request));
+      expectAbout100Seconds();
+    });
+
+    it('has a lease that counts from the time at which its renewal was sent', async () => {
+      const { containerId } = await startExclusive('exec sleep 3600');
+      expect(readRemainingSeconds()).toBeGreaterThan(101);
+      await callWhileStopped(LONG.leaseMs - 100_000, (client) =>
+        client.renew(new Map([[containerId, LONG]])),
+      );
+      expectAbout100Seconds();
+    });
   });
 
   it('outlives the expired lease of another container when its own lease was renewed', async () => {

@@ -27,13 +27,13 @@ describe('a start request for a supervisor', () => {
     expect(toStartRequest(request, hello(), 0).request.network).toEqual({ hostname: 'a' });
   });
 
-  it('shortens the lease by the time that the request has waited, to 0 at least', () => {
+  it('shortens the lease by the time that the request has waited, then the grace period', () => {
     const request = aScript('true', { lease: { leaseMs: 100, graceMs: 5 } });
     const lease = (waitedMs: number): unknown =>
       toStartRequest(request, hello('disconnect.exclusive'), waitedMs).request.lease;
-    expect([lease(30), lease(200)]).toEqual([
+    expect([lease(30), lease(103)]).toEqual([
       { leaseMs: 70, graceMs: 5 },
-      { leaseMs: 0, graceMs: 5 },
+      { leaseMs: 0, graceMs: 2 },
     ]);
   });
 });

@@ -1,5 +1,6 @@
-import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
+import type { ContainerRequest } from '@cloudless/runtime';
 import { ACCEPTS_DNS_SETTINGS } from '../wire/messages.js';
+import { deductWait } from '../wire/request-wait.js';
 import {
   describeMissingCapability,
   hasCapability,
@@ -40,9 +41,4 @@ export function toStartRequest(
       others.length === 0 ? withoutNetwork : { ...adapted, network: Object.fromEntries(others) },
     dnsProblem: describeMissingCapability(supervisor, ACCEPTS_DNS_SETTINGS),
   };
-}
-
-/** Shortens a lease by the time that its request has waited. */
-export function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {
-  return { ...lease, leaseMs: Math.max(0, lease.leaseMs - waitedMs) };
 }

@@ -62,6 +62,7 @@ beforeEach(() => {
   } as unknown as Supervisor;
   void new ClientSession(socket as unknown as Socket, {
     ...{ supervisor, log: silentLog, version: '9.9', onShutdown: () => undefined },
+    monotonicMs: () => 1_000,
   });
 });
 

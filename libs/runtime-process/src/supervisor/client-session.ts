@@ -19,8 +19,10 @@ import {
   PROTOCOL,
   SECRETS,
   type ClientMessage,
+  type SentAt,
   type SupervisorMessage,
 } from '../wire/messages.js';
+import { measureWaitMs } from '../wire/request-wait.js';
 import { ExecSession } from './command/exec-session.js';
 import { loadPtyBinding } from './command/pty-binding.js';
 import type { Supervisor } from './supervisor.js';
@@ -29,6 +31,8 @@ import type { Supervisor } from './supervisor.js';
 export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;
+  /** Reads CLOCK_MONOTONIC of the machine in milliseconds, which the clients read too. */
+  readonly monotonicMs: () => number;
   /** Version of this program, for the hello. */
   readonly version: string;
   /** Called after the response to `shutdown` was sent. Must end the supervisor. */
@@ -134,14 +138,14 @@ export class ClientSession {
     const { supervisor } = this.deps;
     switch (message.type) {
       case 'start':
-        return supervisor.start(message.request);
+        return supervisor.start(message.request, this.measureWaitMs(message));
       case 'stop':
         return supervisor.requireContainer(message.containerId).stop(message.graceMs);
       case 'signal':
         supervisor.requireContainer(message.containerId).signalMain(message.signal);
         return undefined;
       case 'renew':
-        supervisor.renew(message.leases);
+        supervisor.renew(message.leases, this.measureWaitMs(message));
         return undefined;
       case 'remove':
         await supervisor.remove(message.containerId);
@@ -162,6 +166,11 @@ export class ClientSession {
       default:
         return assertNever(message);
     }
+  }
+
+  /** Returns how long a message has waited in the socket; undefined when the client is older. */
+  private measureWaitMs({ sentAtMonotonicMs }: SentAt): number | undefined {
+    return measureWaitMs(sentAtMonotonicMs, this.deps.monotonicMs());
   }
 
   private send(message: SupervisorMessage): void {

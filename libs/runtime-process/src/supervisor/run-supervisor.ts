@@ -15,6 +15,7 @@ import {
   createFileLog,
   type BackgroundProgram,
 } from '@cloudless/app-kit/background';
+import { readMonotonicMs } from '../system/monotonic-time.js';
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
 import { findShellTools, openContainerGroups } from './process/shell-tools.js';
@@ -31,6 +32,11 @@ export interface SupervisorOptions {
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
+  /**
+   * Reads CLOCK_MONOTONIC of the machine in milliseconds, which the clients read too. Default:
+   * {@link readMonotonicMs}.
+   */
+  readonly monotonicMs?: () => number;
   /**
    * True gives each container a cgroup of its own if this user has the permission. Default: true.
    */
@@ -49,6 +55,7 @@ export async function runSupervisor({
   args,
   clock,
   random,
+  monotonicMs = readMonotonicMs,
   useCgroups = true,
 }: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
@@ -76,7 +83,7 @@ export async function runSupervisor({
     processDns: 'problem' in support ? support.problem : 'available',
   });
   try {
-    await serve(supervisor, { clock, log, idleMs });
+    await serve(supervisor, { clock, log, monotonicMs, idleMs });
   } finally {
     supervisor.close();
     log.info('supervisor ended');
@@ -86,6 +93,7 @@ export async function runSupervisor({
 interface ServeDeps {
   readonly clock: Clock;
   readonly log: Log;
+  readonly monotonicMs: () => number;
   readonly idleMs: number;
 }
 
@@ -94,7 +102,10 @@ interface ServeDeps {
  * SIGTERM ends the supervisor only when no container runs or is being started. SIGHUP and SIGINT
  * are ignored.
  */
-async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps): Promise<void> {
+async function serve(
+  supervisor: Supervisor,
+  { clock, log, monotonicMs, idleMs }: ServeDeps,
+): Promise<void> {
   const clients = new Set<net.Socket>();
   let end: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
@@ -114,6 +125,7 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
     void new ClientSession(socket, {
       supervisor,
       log,
+      monotonicMs,
       version: VERSION,
       onShutdown: () => socket.end(end),
     });

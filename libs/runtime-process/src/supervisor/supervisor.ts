@@ -25,6 +25,7 @@ import {
   type ClientMessage,
   type SupervisorSettings,
 } from '../wire/messages.js';
+import { deductWait } from '../wire/request-wait.js';
 import { adoptContainers } from './container/adopt-containers.js';
 import { layout } from './container/container-paths.js';
 import type { CommandOptions, CommandProcess } from './command/command-process.js';
@@ -34,6 +35,7 @@ import { FifoPool } from './container/fifo-pool.js';
 import { checkContainerId, checkRequest, withVariables } from './process/launch-command.js';
 import type { ShellTools } from './process/launch-script.js';
 import { LeaseGuard, type GuardedLease } from './lease/lease-guard.js';
+import { deductStartWait } from './lease/start-lease.js';
 import type { ManagedContainer } from './container/managed-container.js';
 import { PortPool } from './container/port-pool.js';
 import type { ProcessResolvers } from './resolver/process-resolvers.js';
@@ -182,20 +184,23 @@ export class Supervisor {
 
   /**
    * Starts a container.
-   * @throws kind `unavailable` before `configure` and after `stopAll`, `exists` when the id is in
-   *   use, or the error of the failed start.
+   * @param waitedMs - Milliseconds since the lease began to count. Absent: the client, of an
+   *   earlier version, does not say; the lease then counts from now on, even when it is 0.
+   * @throws kind `unavailable` before `configure`, after `stopAll` and when the lease has ended,
+   *   `exists` when the id is in use, or the error of the failed start.
    */
-  async start(request: ContainerRequest): Promise<ContainerStatus> {
+  async start(requested: ContainerRequest, waitedMs?: number): Promise<ContainerStatus> {
     const { settings } = this;
     if (settings === undefined || this.isStopping)
       throw new CloudlessError(
         'unavailable',
         'the supervisor is shutting down, or no client has configured it yet',
       );
-    checkRequest(request);
-    const { containerId } = request;
+    checkRequest(requested);
+    const { containerId } = requested;
     if (this.containers.has(containerId) || this.starting.has(containerId))
       throw new CloudlessError('exists', `container ${containerId} already exists`);
+    const request = deductStartWait(requested, waitedMs);
     const started = this.allocateAndStart(request, settings);
     this.starting.set(containerId, started);
     try {
@@ -208,13 +213,16 @@ export class Supervisor {
   /**
    * Renews the leases of running containers; other ids are ignored.
    * @param leases - Null removes the lease of a container.
+   * @param waitedMs - Milliseconds since the leases began to count. Default 0.
    * @throws The first failure, after all containers were tried.
    */
-  renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
+  renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[], waitedMs = 0): void {
     const failures: unknown[] = [];
     for (const [containerId, lease] of leases) {
       try {
-        this.containers.get(containerId)?.renew(lease ?? undefined);
+        this.containers
+          .get(containerId)
+          ?.renew(lease === null ? undefined : deductWait(lease, waitedMs));
       } catch (reason) {
         failures.push(reason);
       }

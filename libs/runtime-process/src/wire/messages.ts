@@ -64,6 +64,17 @@ export const DEFAULT_LOG_SETTINGS = {
   logFileBytes: 4 * 1024 * 1024,
 } as const satisfies Partial<SupervisorSettings>;
 
+/** When the leases of a message began to count. */
+export interface SentAt {
+  /**
+   * Time at which the client sent the message, CLOCK_MONOTONIC of the machine in milliseconds. The
+   * supervisor deducts the time since then from the leases, because the message may have waited in
+   * the socket. Absent from clients of earlier versions; ignored by supervisors of earlier
+   * versions, whose leases count from the time at which they read the message.
+   */
+  readonly sentAtMonotonicMs?: number;
+}
+
 /** Message of a client. The client chooses `id`, and the responses repeat it. */
 export type ClientMessage =
   /** First message. With `events`, the supervisor sends every start and exit from now on. */
@@ -73,7 +84,11 @@ export type ClientMessage =
       readonly settings: SupervisorSettings;
       readonly events: boolean;
     }
-  | { readonly type: 'start'; readonly id: number; readonly request: ContainerRequest }
+  | ({
+      readonly type: 'start';
+      readonly id: number;
+      readonly request: ContainerRequest;
+    } & SentAt)
   | {
       readonly type: 'stop';
       readonly id: number;
@@ -88,11 +103,11 @@ export type ClientMessage =
       readonly signal: ContainerSignal;
     }
   /** Renews leases; null removes the lease of a container. */
-  | {
+  | ({
       readonly type: 'renew';
       readonly id: number;
       readonly leases: readonly (readonly [ContainerId, ContainerLease | null])[];
-    }
+    } & SentAt)
   | { readonly type: 'remove'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'list'; readonly id: number }
   | { readonly type: 'inspect'; readonly id: number; readonly containerId: ContainerId }

@@ -1,0 +1,22 @@
+import type { ContainerLease } from '@cloudless/runtime';
+
+/**
+ * Shortens a lease by the time that its request has waited, and the grace period by the time that
+ * has passed since the lease ended. Neither becomes negative.
+ */
+export function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {
+  const remainingMs = lease.leaseMs - waitedMs;
+  return {
+    leaseMs: Math.max(0, remainingMs),
+    graceMs: Math.max(0, lease.graceMs + Math.min(0, remainingMs)),
+  };
+}
+
+/**
+ * Returns how long a message has waited in the socket, milliseconds. 0 when the clock of the client
+ * is ahead; undefined when a client of an earlier version has not sent the time.
+ * @param sentAtMs - Time at which the client sent the message, on the clock of `nowMs`.
+ */
+export function measureWaitMs(sentAtMs: number | undefined, nowMs: number): number | undefined {
+  return sentAtMs === undefined ? undefined : Math.max(0, nowMs - sentAtMs);
+}
