@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { silentLog, type Clock } from '@cloudless/base';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
@@ -49,6 +49,51 @@ describe('Supervisor, when leases cannot be written after the start of a process
       expect(await supervisor.start(request)).toMatchObject({ containerId, phase: 'running' });
       expect(supervisor.list()).toMatchObject([{ containerId, phase: 'running' }]);
       expect(() => supervisor.renew([[containerId, lease]])).toThrow('EISDIR');
+    } finally {
+      await supervisor.stopAll(0);
+      supervisor.close();
+    }
+  });
+});
+
+describe('Supervisor that stands still during the start of a process', () => {
+  it('gives the process a lease that counts from the beginning of the start', async () => {
+    const tools = await findShellTools();
+    if (tools === undefined) return;
+    const leases = layout.leases(directory);
+    const remainingSeconds: number[] = [];
+    const readRemaining = (): void => {
+      const [, lease = ''] = readFileSync(leases, 'utf8').split('\n');
+      remainingSeconds.push(Number(lease.split(' ')[0]) / 100 - uptime());
+    };
+    // The supervisor stands still for 100 s before it writes the lease for the lease guard, and
+    // for 100 s after that, before the process runs.
+    let readings: number | undefined;
+    const clock: Clock = {
+      ...systemClock,
+      now: () => {
+        if (readings === undefined) return systemClock.now();
+        readings += 1;
+        const standstills = existsSync(leases) ? 2 : Math.min(1, readings - 1);
+        return systemClock.now() + standstills * 100_000;
+      },
+      wallTime: () => {
+        if (remainingSeconds.length === 0 && existsSync(leases)) readRemaining();
+        return systemClock.wallTime();
+      },
+    };
+    const supervisor = new Supervisor({
+      ...{ directory, clock, random: systemRandom, log: silentLog, tools },
+    });
+    await supervisor.open();
+    supervisor.configure(SETTINGS);
+    readings = 0;
+    try {
+      await supervisor.start(
+        aScript('exec sleep 3600', { lease: { leaseMs: 600_000, graceMs: 0 } }),
+      );
+      readRemaining();
+      expect(remainingSeconds.map((seconds) => Math.round(seconds / 50) * 50)).toEqual([500, 400]);
     } finally {
       await supervisor.stopAll(0);
       supervisor.close();

@@ -325,14 +325,16 @@ export class Supervisor {
     settings: SupervisorSettings,
   ): Promise<ContainerStatus> {
     const { directory, clock, log, tools, resolvers } = this.deps;
+    const acceptedAtMs = clock.now();
     const ports = await this.ports.allocate(request.ports, settings);
     const { containerId } = request;
     const cgroup = this.cgroups.getGroup(containerId);
     try {
-      this.recordStartingLease(request, cgroup);
+      this.recordStartingLease(request, cgroup, acceptedAtMs);
       const container = await startContainer(request, ports, {
         directory,
         clock,
+        acceptedAtMs,
         log,
         fifos: this.fifos,
         bootId: this.bootId,
@@ -366,12 +368,14 @@ export class Supervisor {
    *   {@link LeaseGuard.update}.
    */
   private recordStartingLease(
-    { containerId, lease }: ContainerRequest,
+    { containerId, lease: acceptedLease }: ContainerRequest,
     cgroup: Cgroup | undefined,
+    acceptedAtMs: number,
   ): void {
-    if (lease === undefined) return;
+    if (acceptedLease === undefined) return;
     if (this.leaseGuard === undefined)
       throw new CloudlessError('unimplemented', `lease: this node lacks the capability ${LEASES}`);
+    const lease = deductWait(acceptedLease, this.deps.clock.now() - acceptedAtMs);
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
     this.startingLeases.set(containerId, {
       ...{ containerId, endsAtUptimeSeconds, graceMs: lease.graceMs, main: undefined },

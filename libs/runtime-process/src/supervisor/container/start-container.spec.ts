@@ -30,6 +30,7 @@ function createDeps(overrides: Partial<StartDeps> = {}): StartDeps {
   return {
     directory,
     clock: systemClock,
+    acceptedAtMs: systemClock.now(),
     log: silentLog,
     fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(pipeCount += 1)}`),
     bootId: readBootId(),

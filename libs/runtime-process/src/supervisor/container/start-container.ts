@@ -10,6 +10,7 @@ import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@clou
 import { makeDirectorySync } from '@cloudless/app-kit';
 import type { Cgroup } from '../../system/cgroups.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
+import { deductWait } from '../../wire/request-wait.js';
 import { buildEnvironment, resolveExecutable } from '../process/launch-command.js';
 import type { LaunchContext } from '../process/launch-context.js';
 import type { ShellTools } from '../process/launch-script.js';
@@ -28,6 +29,8 @@ export interface StartDeps {
   /** Directory of the supervisor. */
   readonly directory: string;
   readonly clock: Clock;
+  /** Time on `clock` from which the lease of the request counts. */
+  readonly acceptedAtMs: number;
   readonly log: Log;
   readonly fifos: Pick<FifoPool, 'acquire'>;
   readonly bootId: string;
@@ -147,7 +150,8 @@ async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<Man
     });
     try {
       if (request.lease === undefined) container.writeRunningRecord();
-      else container.renew(request.lease); // also writes the record
+      // Also writes the record. The supervisor may have been stopped during the start.
+      else container.renew(deductWait(request.lease, clock.now() - deps.acceptedAtMs));
     } catch (reason) {
       container.close();
       main.kill();
