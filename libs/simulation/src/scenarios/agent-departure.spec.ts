@@ -42,6 +42,17 @@ async function startWeb(nodes = 2): Promise<TestCluster> {
   return cluster;
 }
 
+/** Two nodes with one EXCLUSIVE replica each, which ends 4 to 8 s after the last contact. */
+async function startExclusive(): Promise<TestCluster> {
+  const cluster = await startCluster(0);
+  for (const nodeId of ['node-1', 'node-2'])
+    await cluster.addNode(nodeId, { capabilities: ['runtime.process', 'disconnect.exclusive'] });
+  const disconnect = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
+  await createWeb(cluster, { replicas: 2, disconnect });
+  await cluster.advance(1_000);
+  return cluster;
+}
+
 /** Lets the agent of `node-1` leave in good order and time pass. */
 async function leave(cluster: TestCluster, thenMs: number): Promise<void> {
   cluster.agents.get('node-1')!.leave();
@@ -154,12 +165,7 @@ describe('an agent that leaves in good order', () => {
   });
 
   it('has its EXCLUSIVE replicas replaced by the rule of the lease, before the grace ends', async () => {
-    const cluster = await startCluster(0);
-    for (const nodeId of ['node-1', 'node-2'])
-      await cluster.addNode(nodeId, { capabilities: ['runtime.process', 'disconnect.exclusive'] });
-    const disconnect = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
-    await createWeb(cluster, { replicas: 2, disconnect });
-    await cluster.advance(1_000);
+    const cluster = await startExclusive();
     await leave(cluster, LEASE_MS + 8_000 - 200);
     expect(wantedNodes(cluster)).toEqual(['node-1', 'node-2']);
     await cluster.advance(600);
@@ -175,6 +181,15 @@ describe('an agent that leaves in good order', () => {
     await cluster.advance(3_000);
     const left = [...cluster.agents.get('node-1')!.replicas.values()];
     expect(left).toEqual([]);
+    expect(wantedNodes(cluster)).toEqual(['node-2', 'node-2']);
+  });
+
+  it('has its EXCLUSIVE replicas replaced no earlier when it says that its replicas end', async () => {
+    const cluster = await startExclusive();
+    cluster.agents.get('node-1')!.leave(false);
+    await cluster.advance(LEASE_MS + 8_000 - 200);
+    expect(wantedNodes(cluster)).toEqual(['node-1', 'node-2']);
+    await cluster.advance(600);
     expect(wantedNodes(cluster)).toEqual(['node-2', 'node-2']);
   });
 
