@@ -39,9 +39,9 @@ export interface CommitQueueOptions {
 }
 
 /**
- * Group commit: evaluates all commands that were queued until the storage can write again, in order,
- * in one storage write. Uses no timers. A refused command, too, settles only after all commands before it
- * are durable.
+ * Group commit: evaluates all commands that wait when the storage begins a write, in order, in that
+ * write. Uses no timers. A refused command, too, settles only after all commands before it are
+ * durable.
  */
 export class CommitQueue {
   private waiting: Command[] = [];
@@ -82,42 +82,43 @@ export class CommitQueue {
 
   /**
    * Commits the next group in one storage write. The group is taken when the storage evaluates it,
-   * so that commands which follow from the previous group do not wait for another write.
+   * so that commands queued by callers of the previous group are part of it.
    */
   private async commit(): Promise<void> {
     let group: readonly Command[] = [];
-    const requireGroup = (): readonly Command[] => {
+    const takeGroupOnce = (): readonly Command[] => {
       if (group.length === 0) group = this.takeGroup();
       return group;
     };
-    if (this.refuseIfFilesLost(requireGroup)) return;
+    if (this.refuseIfFilesLost(takeGroupOnce)) return;
     try {
       const { outcomes, transactions } = await this.options.storage.write((writer) =>
-        evaluateGroup(new Draft(writer), requireGroup()),
+        evaluateGroup(new Draft(writer), takeGroupOnce()),
       );
       // the next start would not find the flushed data
-      if (this.refuseIfFilesLost(requireGroup)) return;
+      if (this.refuseIfFilesLost(takeGroupOnce)) return;
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) =>
         settle(outcomes[index] ?? { ok: false, reason: this.failure }),
       );
     } catch (reason) {
-      if (this.refuseIfFilesLost(requireGroup)) return;
+      if (this.refuseIfFilesLost(takeGroupOnce)) return;
       const isDiskFull = reason instanceof CloudlessError && reason.kind === 'exhausted';
       if (isDiskFull) this.options.onDiskFull();
-      const refused = requireGroup();
+      const refused = takeGroupOnce();
       const error = isDiskFull ? reason : this.fail(reason);
       for (const { settle } of refused) settle({ ok: false, reason: error });
     }
   }
 
   /**
-   * Rejects all commands of a group when the files were lost.
+   * Rejects the group when the files were lost.
+   * @param takeGroupOnce - Called only then.
    * @returns True when the files were lost.
    */
-  private refuseIfFilesLost(requireGroup: () => readonly Command[]): boolean {
+  private refuseIfFilesLost(takeGroupOnce: () => readonly Command[]): boolean {
     const reason = this.options.checkFiles();
-    for (const { settle } of reason === undefined ? [] : requireGroup())
+    for (const { settle } of reason === undefined ? [] : takeGroupOnce())
       settle({ ok: false, reason });
     return reason !== undefined;
   }

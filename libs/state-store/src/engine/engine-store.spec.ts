@@ -19,8 +19,8 @@ class TestStorage extends MemoryStorage {
 
   override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
     this.writes += 1;
-    if (this.failure !== undefined) throw this.failure;
     await this.opened;
+    if (this.failure !== undefined) throw this.failure;
     const result = action(this);
     await this.flushed;
     return result;
@@ -97,7 +97,7 @@ describe('EngineStore', () => {
     expect(await store.revision()).toBe(101n);
   });
 
-  it('commits a transaction that follows from a write in the next write, with those that waited', async () => {
+  it('commits what a caller sends after its commit together with those that waited', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
@@ -153,6 +153,32 @@ describe('EngineStore', () => {
     expect((await store.range({ prefix: '' })).entries).toHaveLength(1);
     storage.failure = undefined;
     expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
+  });
+
+  it('refuses the transactions that wait for a write which finds the disk full, each once, and no others', async () => {
+    const { store, storage } = aStore();
+    const big = new Uint8Array(1_000_000);
+    let open = (): void => undefined;
+    storage.opened = new Promise((resolve) => (open = resolve));
+    storage.failure = DISK_FULL;
+    const sent = Array.from({ length: 10 }, (_, index) =>
+      store.txn([], [{ put: `k${index}`, value: big }]).then(
+        () => 'committed',
+        (reason: unknown) => {
+          storage.failure = undefined;
+          return reason;
+        },
+      ),
+    );
+    await settle();
+    open();
+    // the first 8 fit into one group
+    expect(await Promise.all(sent)).toEqual([
+      ...Array.from({ length: 8 }, () => DISK_FULL),
+      'committed',
+      'committed',
+    ]);
+    expect(storage.writes).toBe(2);
   });
 
   it('calls onDiskSpaceChange once when the disk is full and once when space is free, also without writes', async () => {

@@ -79,7 +79,9 @@ export interface Storage {
   read<T>(view: (reader: StorageReader) => T): T;
   /**
    * Calls `action` and commits its writes. Resolves when the writes are durable and visible to
-   * {@link Storage.read}. Commits nothing when `action` throws.
+   * {@link Storage.read}. Commits nothing when `action` throws. Calls `action` as late as it can,
+   * because commands that arrive before the call are part of the write. May reject without calling
+   * `action`.
    * @throws kind `exhausted` when the disk is full and nothing was committed. After any other
    *   rejection it is unknown whether the writes were committed, and the store goes out of service.
    */
