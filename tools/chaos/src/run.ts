@@ -111,16 +111,20 @@ async function runFault(
   let recoveredMs: number | undefined;
   try {
     await world.heal();
-    await world.waitUntilNodesReady(RECOVERED_WITHIN_MS);
-    await waitUntilSettled(world, RECOVERED_WITHIN_MS);
-    await waitUntilProcessesMatch(world, RECOVERED_WITHIN_MS);
+    await waitUntilAsDesired(world);
     recoveredMs = performance.now() - endedAtMs;
-    await pause(AFTER_MS);
-    // The lease of an exclusive replica may have ended before its node had a coordinator again; the
-    // replica then ends and starts again after the cluster seemed to be as desired.
-    await waitUntilSettled(world, RECOVERED_WITHIN_MS);
   } catch (reason) {
     violations.push(`not as desired after ${formatMs(RECOVERED_WITHIN_MS)}: ${String(reason)}`);
+  }
+  await pause(AFTER_MS);
+  if (recoveredMs !== undefined) {
+    // The lease of an exclusive replica may have ended before its node had a coordinator again; the
+    // replica then ends and starts again after the cluster was as desired for a moment.
+    await waitUntilAsDesired(world).catch((reason: unknown) =>
+      violations.push(
+        `not as desired again after ${formatMs(RECOVERED_WITHIN_MS)}: ${String(reason)}`,
+      ),
+    );
   }
   const after = await readReplicas(world, RECOVERED_WITHIN_MS);
   const losses = await readNodeLosses(world, beganAtMs, RECOVERED_WITHIN_MS);
@@ -156,6 +160,13 @@ async function runFault(
     violations,
     late,
   };
+}
+
+/** Waits until all nodes, workloads and processes are as desired. */
+async function waitUntilAsDesired(world: World): Promise<void> {
+  await world.waitUntilNodesReady(RECOVERED_WITHIN_MS);
+  await waitUntilSettled(world, RECOVERED_WITHIN_MS);
+  await waitUntilProcessesMatch(world, RECOVERED_WITHIN_MS);
 }
 
 /**

@@ -80,9 +80,12 @@ export async function startWorkloads(world: World, webReplicas: number): Promise
   await waitUntilSettled(world, START_MS);
 }
 
-/** Waits until each watched workload has exactly the replicas that it should have, all ready. */
+/**
+ * Waits until each watched workload has exactly the replicas that it should have, all ready, as the
+ * leader says.
+ */
 export async function waitUntilSettled(world: World, withinMs: number): Promise<void> {
-  await world.call(async (client, options) => {
+  await world.callLeader(async (client, options) => {
     for (const name of WATCHED) {
       const problem = describeUnsettled(await client.getWorkload({ name }, options));
       if (problem !== undefined) throw new Error(`${name}: ${problem}`);
@@ -99,7 +102,7 @@ function describeUnsettled({ generation, status }: Workload): string | undefined
   return `${readyReplicas} of ${desiredReplicas} replicas are ready, ${totalReplicas} exist, ${replicas.length} are listed`;
 }
 
-/** Reads the replicas of the watched workloads. */
+/** Reads the replicas of the watched workloads from the leader. */
 export async function readReplicas(
   world: World,
   withinMs: number,
@@ -119,7 +122,7 @@ export async function readReplicas(
     }
     return found;
   };
-  return world.call(read, withinMs);
+  return world.callLeader(read, withinMs);
 }
 
 /**

@@ -130,6 +130,22 @@ export class World {
   }
 
   /**
+   * Calls the coordinator that leads until a call succeeds.
+   * @param withinMs - Time limit; then the newest error is thrown.
+   */
+  async callLeader<Result>(
+    send: (client: CoordinatorClient, options: { readonly timeoutMs: number }) => Promise<Result>,
+    withinMs: number,
+  ): Promise<Result> {
+    return retry(withinMs, async () => {
+      const leader = findLeader(this.coordinators);
+      const clients = leader === undefined ? undefined : this.clients.get(leader);
+      if (clients === undefined) throw new Error('no coordinator leads');
+      return send(clients.coordinator, { timeoutMs: ATTEMPT_MS });
+    });
+  }
+
+  /**
    * Sends a call once to each coordinator that runs.
    * @returns The code of each failure, and the time until then in milliseconds.
    */
@@ -151,19 +167,16 @@ export class World {
   }
 
   /**
-   * Waits until the leader has a session with every node. Followers do not say that: they go on to
-   * serve the last known status of the nodes for some time after the loss of a leader.
+   * Waits until the leader has a session with every node. Only the leader knows its sessions: after
+   * the loss of a leader, followers serve the last known status of the nodes for some time.
    */
   async waitUntilNodesReady(withinMs: number): Promise<void> {
-    await retry(withinMs, async () => {
-      const leader = findLeader(this.coordinators);
-      const clients = leader === undefined ? undefined : this.clients.get(leader);
-      if (clients === undefined) throw new Error('no coordinator leads');
-      const { nodes } = await clients.coordinator.listNodes({}, { timeoutMs: ATTEMPT_MS });
+    await this.callLeader(async (client, options) => {
+      const { nodes } = await client.listNodes({}, options);
       const ready = nodes.filter(({ status }) => status?.phase === NodeStatus_Phase.READY);
       if (ready.length < this.agents.length)
         throw new Error(`${ready.length} of ${this.agents.length} nodes are ready`);
-    });
+    }, withinMs);
   }
 
   /** Drops packets both ways between a machine and others. */
