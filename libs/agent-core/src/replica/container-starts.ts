@@ -7,7 +7,7 @@ import {
 } from '@cloudless/base';
 import { readLastLines } from '../container/last-lines.js';
 import type { QueuedStart } from '../container/start-queue.js';
-import { isUncertain, startContainer } from './replica-containers.js';
+import { findServices, isUncertain, startContainer } from './replica-containers.js';
 import type { ReplicaHost } from './replica-host.js';
 import type { ReplicaRunnerDeps } from './replica-runner-deps.js';
 import type { ReplicaLease } from './replica-lease.js';
@@ -94,38 +94,59 @@ export class ContainerStarts {
   }
 
   private async start(containerId: ContainerId): Promise<void> {
-    const { activity, restarts, failedStarts } = this.host.current;
-    // Meanwhile the replica was forgotten, or an event of the runtime has reported the start.
-    if (this.host.isClosed || activity.kind !== 'starting' || activity.containerId !== containerId)
-      return;
-    const lease = this.lease.computeLease();
-    if (lease !== undefined && lease.leaseMs <= 0)
-      return this.host.apply({ kind: 'outOfContact', containerId });
-    this.lease.recordStart(containerId);
+    if (!this.isAwaited(containerId)) return;
     const wasAttempted = this.isAttempted(containerId);
-    this.attemptedId = containerId;
     try {
+      const { startOrder } = this.host;
+      const services = await findServices(startOrder, this.deps);
+      if (!this.isAwaited(containerId)) return;
+      // Computed after the wait for services, which takes part of the time since the last contact.
+      const lease = this.lease.computeLease();
+      if (lease !== undefined && lease.leaseMs <= 0)
+        return this.host.apply({ kind: 'outOfContact', containerId });
+      this.lease.recordStart(containerId);
+      this.attemptedId = containerId;
+      const { restarts, failedStarts } = this.host.current;
       const start = { containerId, restarts, failedStarts, ...definedFields({ lease }) };
-      const status = await startContainer(this.host.startOrder, start, this.deps);
+      const status = await startContainer(startOrder, start, services, this.deps);
       for (const problem of status.problems ?? [])
         this.log.warn('container started with a problem', { containerId, error: problem });
       this.host.onRunning(status);
       if (status.phase === 'exited') this.host.onExited(status);
     } catch (reason) {
-      this.log.warn('container not started', { containerId, ...errorFields(reason) });
-      const unreachable = isUncertain(reason);
-      const lastLines = unreachable
-        ? []
-        : await readLastLines(containerId, this.deps, this.host.signal);
-      this.host.apply({
-        kind: 'startFailed',
-        containerId,
-        reason: errorMessageOf(reason),
-        // An earlier attempt with this id may have started the container.
-        uncertain: unreachable || wasAttempted,
-        unreachable,
-        lastLines,
-      });
+      await this.handleFailure(containerId, reason, wasAttempted);
     }
+  }
+
+  /**
+   * Returns true while the replica waits for the start of this container; false after the replica
+   * was forgotten, the start was given up, or an event of the runtime has reported the start.
+   */
+  private isAwaited(containerId: ContainerId): boolean {
+    const { activity } = this.host.current;
+    return (
+      !this.host.isClosed && activity.kind === 'starting' && activity.containerId === containerId
+    );
+  }
+
+  /** @param wasAttempted - True when an earlier attempt may have started the container. */
+  private async handleFailure(
+    containerId: ContainerId,
+    reason: unknown,
+    wasAttempted: boolean,
+  ): Promise<void> {
+    this.log.warn('container not started', { containerId, ...errorFields(reason) });
+    const unreachable = isUncertain(reason);
+    const lastLines = unreachable
+      ? []
+      : await readLastLines(containerId, this.deps, this.host.signal);
+    this.host.apply({
+      kind: 'startFailed',
+      containerId,
+      reason: errorMessageOf(reason),
+      uncertain: unreachable || wasAttempted,
+      unreachable,
+      lastLines,
+    });
   }
 }

@@ -65,6 +65,12 @@ export interface ContainerStart {
   readonly lease?: ContainerLease;
 }
 
+/** What a new container needs to reach services. */
+export interface FoundServices {
+  readonly services?: ServiceAccess;
+  readonly serviceAddresses?: ServiceAddresses;
+}
+
 /**
  * Prepares the start of a container: obtains the certificate of the replica, its secrets and
  * configs, as far as the spec requests them, then pulls the image.
@@ -88,35 +94,47 @@ export async function prepareContainer(
 }
 
 /**
+ * Asks the network proxy of the node what a new container needs to reach services. Takes up to a
+ * few seconds while the proxy does not answer. Fields without an answer are absent.
+ * @throws kind `invalid` when the order has no spec.
+ */
+export async function findServices(
+  order: Order | undefined,
+  { network, egress }: ContainerContext,
+): Promise<FoundServices> {
+  const namespace = order?.order.case === 'start' ? order.order.value.namespace : '';
+  const services = network === undefined ? undefined : await network.findServices(namespace);
+  const serviceAddresses = order === undefined ? undefined : await egress?.findAddresses(order);
+  return definedFields({ services, serviceAddresses });
+}
+
+/**
  * Starts a container, or returns the container that an earlier attempt with the same id has
- * started.
+ * started. Calls the runtime at once, because the lease of the container counts from that call.
  * @throws As `ContainerRuntime.start`; `unimplemented` when the spec names a runtime that this node
  *   does not have.
  */
 export async function startContainer(
   order: Order | undefined,
   container: ContainerStart,
+  found: FoundServices,
   context: ContainerContext,
 ): Promise<ContainerStatus> {
-  const { runtime, network, egress } = context;
-  const namespace = order?.order.case === 'start' ? order.order.value.namespace : '';
-  const services = network === undefined ? undefined : await network.findServices(namespace);
-  const serviceAddresses = order === undefined ? undefined : await egress?.findAddresses(order);
+  const { runtime, egress } = context;
   try {
-    const found = definedFields({ services, serviceAddresses });
     const request = createRequest(order, container, context, found);
     const status = await runtime.start(request);
     context.files?.dropCredentials(order?.replicaId ?? '');
     const rules = request.network?.egress;
     if (order !== undefined && rules !== undefined)
-      egress?.noteStarted(order, container.containerId, rules, services?.dns?.server);
+      egress?.noteStarted(order, container.containerId, rules, found.services?.dns?.server);
     return status;
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
-    const found = (await listAvailable(runtime)).containers.find(
+    const existing = (await listAvailable(runtime)).containers.find(
       (status) => status.containerId === container.containerId,
     );
-    if (found !== undefined) return found;
+    if (existing !== undefined) return existing;
     throw new CloudlessError(
       'unavailable',
       'the container id exists, but the runtime does not list the container',
@@ -131,10 +149,7 @@ function createRequest(
   order: Order | undefined,
   container: ContainerStart,
   { runtime, clusterId, nodeId, workloadIdentities, files }: ContainerContext,
-  found: {
-    readonly services?: ServiceAccess;
-    readonly serviceAddresses?: ServiceAddresses;
-  } = {},
+  found: FoundServices = {},
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');

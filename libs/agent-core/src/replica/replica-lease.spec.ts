@@ -1,4 +1,4 @@
-import { CloudlessError, toContainerId } from '@cloudless/base';
+import { CloudlessError, sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { toBehaviourCommand } from '@cloudless/runtime/testing';
 import { aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
@@ -12,6 +12,18 @@ async function createExclusiveTestBed(spec: object = {}): Promise<AgentTestBed> 
   testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS, spec }));
   await settle();
   expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true });
+  return testBed;
+}
+
+/** Creates a test bed whose network proxy takes 4 s to answer before each start. */
+function createSlowNetworkTestBed(): AgentTestBed {
+  const testBed = new AgentTestBed();
+  testBed.network = {
+    findProblem: () => '',
+    findServices: async () => sleep(testBed.clock, 4_000).then(() => undefined),
+    findServiceAddresses: async () => [],
+    openRelay: () => Promise.reject(new Error('no relay')),
+  };
   return testBed;
 }
 
@@ -226,5 +238,47 @@ describe('exclusive replica', () => {
     await testBed.kill();
     await testBed.clock.advance(STOP_AFTER_MS);
     expect(await countRunning(testBed)).toBe(0);
+  });
+});
+
+describe('exclusive replica whose network proxy answers late before its start', () => {
+  it('is stopped stop_after after the last contact', async () => {
+    const testBed = createSlowNetworkTestBed();
+    await testBed.start();
+    testBed.coordinator.answersPings = false;
+    testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
+    await testBed.clock.advance(4_000);
+    expect(await countRunning(testBed)).toBe(1);
+    await testBed.clock.advance(STOP_AFTER_MS - 4_000);
+    expect(await countRunning(testBed)).toBe(0);
+  });
+
+  it('is not started when stop_after has passed since the last contact, until the order is repeated', async () => {
+    const testBed = createSlowNetworkTestBed();
+    const order = aStartOrder({ stopAfterMs: 3_000 });
+    await testBed.start();
+    testBed.coordinator.answersPings = false;
+    testBed.coordinator.sendOrder(order);
+    await testBed.clock.advance(60_000);
+    expect(testBed.machine.startCount).toBe(0);
+    testBed.coordinator.answersPings = true;
+    await testBed.clock.advance(5_000);
+    expect(testBed.requireReport()).toMatchObject({
+      ready: false,
+      reason: expect.stringContaining('without contact with a coordinator'),
+    });
+    testBed.coordinator.sendOrder(order);
+    await testBed.clock.advance(4_000);
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(testBed.machine.startCount).toBe(1);
+  });
+
+  it('is not started by an agent that stops meanwhile', async () => {
+    const testBed = createSlowNetworkTestBed();
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
+    await settle();
+    await testBed.stop();
+    expect(testBed.machine.startCount).toBe(0);
   });
 });
