@@ -1,6 +1,6 @@
 import { CloudlessError, sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { toBehaviourCommand } from '@cloudless/runtime/testing';
+import { toBehaviourCommand, type FakeRuntime } from '@cloudless/runtime/testing';
 import { aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
 
 const STOP_AFTER_MS = 10_000;
@@ -280,5 +280,35 @@ describe('exclusive replica whose network proxy answers late before its start', 
     await settle();
     await testBed.stop();
     expect(testBed.machine.startCount).toBe(0);
+  });
+});
+
+describe('exclusive replica whose start is refused after its lease has ended', () => {
+  it('is started by a repeated order, and not tried again before', async () => {
+    const testBed = new AgentTestBed();
+    const order = aStartOrder({ stopAfterMs: STOP_AFTER_MS });
+    const { runtime } = testBed;
+    let refused = 0;
+    const refuseLate = async (): Promise<never> => {
+      await sleep(testBed.clock, STOP_AFTER_MS);
+      refused += 1;
+      throw new CloudlessError('unavailable', 'lease: ended before the process was started');
+    };
+    testBed.runtime = Object.assign(Object.create(runtime) as FakeRuntime, { start: refuseLate });
+    await testBed.start();
+    testBed.coordinator.answersPings = false;
+    testBed.coordinator.sendOrder(order);
+    await testBed.clock.advance(60_000);
+    testBed.coordinator.answersPings = true;
+    await testBed.clock.advance(5_000);
+    expect(refused).toBe(1);
+    expect(testBed.requireReport()).toMatchObject({
+      ready: false,
+      reason: expect.stringContaining('starts when a coordinator repeats the order'),
+    });
+    testBed.runtime.start = runtime.start.bind(runtime);
+    testBed.coordinator.sendOrder(order);
+    await settle();
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 });
