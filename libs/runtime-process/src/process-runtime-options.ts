@@ -16,10 +16,10 @@ export interface ProcessRuntimeOptions {
   readonly random: Random;
   readonly log: Log;
   /**
-   * Reads CLOCK_MONOTONIC of the machine in milliseconds, which the supervisor reads too. Default:
-   * the clock of Node.js, `process.hrtime`.
+   * Reads the milliseconds since the machine booted, which the supervisor reads too. Default: those
+   * of `os.uptime`.
    */
-  readonly monotonicMs?: () => number;
+  readonly machineUptimeMs?: () => number;
   /** Range of the ports that containers get, both ends included. Default 20000 to 29999. */
   readonly portRange?: { readonly from: number; readonly to: number };
   /**

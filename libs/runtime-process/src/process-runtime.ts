@@ -53,7 +53,7 @@ import { requireLeases, requireSecrets } from './client/supervisor-capabilities.
 import { waitForExit } from './client/wait-for-exit.js';
 import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
-import { readMonotonicMs } from './system/monotonic-time.js';
+import { readMachineUptimeMs } from './system/machine-uptime.js';
 import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
 import { deductWait } from './wire/request-wait.js';
 
@@ -118,14 +118,14 @@ class SupervisedRuntime implements ProcessRuntime {
    */
   private supervisorCapabilities: readonly string[] | undefined;
   private readonly monitor: SupervisorMonitor;
-  private readonly monotonicMs: () => number;
+  private readonly machineUptimeMs: () => number;
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
     private readonly settings: SupervisorSettings,
   ) {
-    const { directory, clock, random, log, monotonicMs = readMonotonicMs } = options;
-    this.monotonicMs = monotonicMs;
+    const { directory, clock, random, log, machineUptimeMs = readMachineUptimeMs } = options;
+    this.machineUptimeMs = machineUptimeMs;
     this.pipeHolder = new PipeHolder(directory);
     this.link = new SupervisorLink({
       connect: (listener, signal) => this.connect(listener, signal),
@@ -197,7 +197,7 @@ class SupervisedRuntime implements ProcessRuntime {
     this.requireStarts();
     const { connection, waitedMs } = await this.getConnectionTimed();
     const { request, dnsProblem } = toStartRequest(requested, connection, waitedMs);
-    const start = { type: 'start', request, sentAtMonotonicMs: this.monotonicMs() } as const;
+    const start = { type: 'start', request, sentAtUptimeMs: this.machineUptimeMs() } as const;
     const status = requireStatus(await this.request(connection, start));
     return dnsProblem === undefined ? status : { ...status, problems: [toDnsProblem(dnsProblem)] };
   }
@@ -238,8 +238,8 @@ class SupervisedRuntime implements ProcessRuntime {
     const remainingLeases = [...leases].map(
       ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    const sentAtMonotonicMs = this.monotonicMs();
-    await this.request(connection, { type: 'renew', leases: remainingLeases, sentAtMonotonicMs });
+    const sentAtUptimeMs = this.machineUptimeMs();
+    await this.request(connection, { type: 'renew', leases: remainingLeases, sentAtUptimeMs });
   }
 
   /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */

@@ -20,7 +20,7 @@ import {
 } from './testing/container-calls.js';
 import { openProcessRuntime, type ProcessRuntime } from './index.js';
 import { layout } from './supervisor/container/container-paths.js';
-import { readMonotonicMs } from './system/monotonic-time.js';
+import { readMachineUptimeMs } from './system/machine-uptime.js';
 import {
   createRuntimeOptions,
   findProcesses,
@@ -307,28 +307,22 @@ describe('an exclusive process', () => {
     }
   });
 
-  describe('whose supervisor is stopped by SIGSTOP before the request arrives', () => {
+  describe('whose request waits in the socket of its supervisor', () => {
     /**
      * Calls a client whose clock says that the request waits for `waitedMs` until the supervisor
-     * reads it.
+     * reads the request.
      */
-    async function callWhileStopped<Result>(
+    async function callWithWait<Result>(
       waitedMs: number,
       call: (client: ProcessRuntime) => Promise<Result>,
     ): Promise<Result> {
       const client = await openProcessRuntime({
         ...createRuntimeOptions(machine.directory),
-        monotonicMs: () => readMonotonicMs() - waitedMs,
+        machineUptimeMs: () => readMachineUptimeMs() - waitedMs,
       });
-      const supervisor = await client.supervisorPid();
-      process.kill(supervisor, 'SIGSTOP');
       try {
-        const result = call(client);
-        await new Promise((resolve) => setImmediate(resolve)); // the request is sent
-        process.kill(supervisor, 'SIGCONT');
-        return await result;
+        return await call(client);
       } finally {
-        process.kill(supervisor, 'SIGCONT');
         await client.close();
       }
     }
@@ -346,7 +340,7 @@ describe('an exclusive process', () => {
     it('is not started when its lease has ended meanwhile', async () => {
       const request = aScript('exec sleep 3600', { lease: LONG });
       await expect(
-        callWhileStopped(LONG.leaseMs, (client) => client.start(request)),
+        callWithWait(LONG.leaseMs, (client) => client.start(request)),
       ).rejects.toMatchObject({
         kind: 'unavailable',
         message: expect.stringContaining('no process was started'),
@@ -357,14 +351,14 @@ describe('an exclusive process', () => {
 
     it('has a lease that counts from the time at which its start was sent', async () => {
       const request = aScript('exec sleep 3600', { lease: LONG });
-      await callWhileStopped(LONG.leaseMs - 100_000, (client) => client.start(request));
+      await callWithWait(LONG.leaseMs - 100_000, (client) => client.start(request));
       expectAbout100Seconds();
     });
 
     it('has a lease that counts from the time at which its renewal was sent', async () => {
       const { containerId } = await startExclusive('exec sleep 3600');
       expect(readRemainingSeconds()).toBeGreaterThan(101);
-      await callWhileStopped(LONG.leaseMs - 100_000, (client) =>
+      await callWithWait(LONG.leaseMs - 100_000, (client) =>
         client.renew(new Map([[containerId, LONG]])),
       );
       expectAbout100Seconds();

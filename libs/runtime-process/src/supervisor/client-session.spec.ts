@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
+import { aScript } from '../testing/container-calls.js';
 import { FrameParser } from '../wire/frames.js';
 import {
   encodeMessage,
@@ -46,11 +47,14 @@ class FakeSocket extends EventEmitter {
 let socket: FakeSocket;
 let listeners: Set<unknown>;
 let configured: SupervisorSettings | undefined;
+/** For how long each start and each renewal waited, as the session told the supervisor. */
+let waits: { readonly type: 'start' | 'renew'; readonly waitedMs: number | undefined }[];
 
 beforeEach(() => {
   socket = new FakeSocket();
   listeners = new Set();
   configured = undefined;
+  waits = [];
   const supervisor = {
     hasLeases: true,
     configure: (next: SupervisorSettings) => (configured = next),
@@ -59,10 +63,12 @@ beforeEach(() => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
+    start: async (_request: unknown, waitedMs?: number) => waits.push({ type: 'start', waitedMs }),
+    renew: (_leases: unknown, waitedMs?: number) => waits.push({ type: 'renew', waitedMs }),
   } as unknown as Supervisor;
   void new ClientSession(socket as unknown as Socket, {
     ...{ supervisor, log: silentLog, version: '9.9', onShutdown: () => undefined },
-    monotonicMs: () => 1_000,
+    machineUptimeMs: () => 1_000,
   });
 });
 
@@ -95,6 +101,22 @@ describe('ClientSession', () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect(socket.destroyed).toBe(true);
   });
+
+  it.each([
+    { name: 'sends the time', sentAtUptimeMs: 400, waitedMs: 600 },
+    { name: 'is of an earlier version and sends no time', waitedMs: undefined },
+  ])(
+    'tells the supervisor how long starts and renewals have waited when the client $name',
+    ({ name: _, waitedMs, ...sentAt }) => {
+      receive(hello);
+      receive({ type: 'start', id: 1, request: aScript('true'), ...sentAt });
+      receive({ type: 'renew', id: 2, leases: [], ...sentAt });
+      expect(waits).toEqual([
+        { type: 'start', waitedMs },
+        { type: 'renew', waitedMs },
+      ]);
+    },
+  );
 
   it('disconnects a client that sends malformed frames', () => {
     socket.emit('data', Buffer.alloc(16, 255));

@@ -31,8 +31,8 @@ import type { Supervisor } from './supervisor.js';
 export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;
-  /** Reads CLOCK_MONOTONIC of the machine in milliseconds, which the clients read too. */
-  readonly monotonicMs: () => number;
+  /** Reads the milliseconds since the machine booted, which the clients read too. */
+  readonly machineUptimeMs: () => number;
   /** Version of this program, for the hello. */
   readonly version: string;
   /** Called after the response to `shutdown` was sent. Must end the supervisor. */
@@ -168,9 +168,12 @@ export class ClientSession {
     }
   }
 
-  /** Returns how long a message has waited in the socket; undefined when the client is older. */
-  private measureWaitMs({ sentAtMonotonicMs }: SentAt): number | undefined {
-    return measureWaitMs(sentAtMonotonicMs, this.deps.monotonicMs());
+  /**
+   * Returns for how many milliseconds a message has waited in the socket; undefined when the client
+   * is of an earlier version.
+   */
+  private measureWaitMs({ sentAtUptimeMs }: SentAt): number | undefined {
+    return measureWaitMs(sentAtUptimeMs, this.deps.machineUptimeMs());
   }
 
   private send(message: SupervisorMessage): void {

@@ -15,7 +15,7 @@ import {
   createFileLog,
   type BackgroundProgram,
 } from '@cloudless/app-kit/background';
-import { readMonotonicMs } from '../system/monotonic-time.js';
+import { readMachineUptimeMs } from '../system/machine-uptime.js';
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
 import { findShellTools, openContainerGroups } from './process/shell-tools.js';
@@ -33,10 +33,10 @@ export interface SupervisorOptions {
   readonly clock: Clock;
   readonly random: Random;
   /**
-   * Reads CLOCK_MONOTONIC of the machine in milliseconds, which the clients read too. Default:
-   * {@link readMonotonicMs}.
+   * Reads the milliseconds since the machine booted, which the clients read too. Default:
+   * {@link readMachineUptimeMs}.
    */
-  readonly monotonicMs?: () => number;
+  readonly machineUptimeMs?: () => number;
   /**
    * True gives each container a cgroup of its own if this user has the permission. Default: true.
    */
@@ -55,7 +55,7 @@ export async function runSupervisor({
   args,
   clock,
   random,
-  monotonicMs = readMonotonicMs,
+  machineUptimeMs = readMachineUptimeMs,
   useCgroups = true,
 }: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
@@ -83,7 +83,7 @@ export async function runSupervisor({
     processDns: 'problem' in support ? support.problem : 'available',
   });
   try {
-    await serve(supervisor, { clock, log, monotonicMs, idleMs });
+    await serve(supervisor, { clock, log, machineUptimeMs, idleMs });
   } finally {
     supervisor.close();
     log.info('supervisor ended');
@@ -93,7 +93,7 @@ export async function runSupervisor({
 interface ServeDeps {
   readonly clock: Clock;
   readonly log: Log;
-  readonly monotonicMs: () => number;
+  readonly machineUptimeMs: () => number;
   readonly idleMs: number;
 }
 
@@ -104,7 +104,7 @@ interface ServeDeps {
  */
 async function serve(
   supervisor: Supervisor,
-  { clock, log, monotonicMs, idleMs }: ServeDeps,
+  { clock, log, machineUptimeMs, idleMs }: ServeDeps,
 ): Promise<void> {
   const clients = new Set<net.Socket>();
   let end: () => void = () => undefined;
@@ -125,7 +125,7 @@ async function serve(
     void new ClientSession(socket, {
       supervisor,
       log,
-      monotonicMs,
+      machineUptimeMs,
       version: VERSION,
       onShutdown: () => socket.end(end),
     });

@@ -64,15 +64,15 @@ export const DEFAULT_LOG_SETTINGS = {
   logFileBytes: 4 * 1024 * 1024,
 } as const satisfies Partial<SupervisorSettings>;
 
-/** When the leases of a message began to count. */
+/** Send time of a message with leases, from which the leases count. */
 export interface SentAt {
   /**
-   * Time at which the client sent the message, CLOCK_MONOTONIC of the machine in milliseconds. The
+   * Time at which the client sent the message, in milliseconds since the machine booted. The
    * supervisor deducts the time since then from the leases, because the message may have waited in
    * the socket. Absent from clients of earlier versions; ignored by supervisors of earlier
    * versions, whose leases count from the time at which they read the message.
    */
-  readonly sentAtMonotonicMs?: number;
+  readonly sentAtUptimeMs?: number;
 }
 
 /** Message of a client. The client chooses `id`, and the responses repeat it. */
