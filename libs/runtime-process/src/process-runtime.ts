@@ -191,7 +191,7 @@ class SupervisedRuntime implements ProcessRuntime {
    * @throws kind `unavailable` also when the supervisor does not answer within 10 s. The supervisor
    *   may start the process later: an event then reports the process, and a further start with the
    *   same id fails with kind `exists`. Kind `unavailable` also when the lease has ended before the
-   *   supervisor read the request: then no process is started.
+   *   process was started: then no process is started.
    */
   async start(requested: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();

@@ -1,10 +1,12 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
-import { silentLog, type Clock } from '@cloudless/base';
+import { silentLog, type Clock, type Random } from '@cloudless/base';
+import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { aScript } from '../testing/container-calls.js';
 import { layout } from './container/container-paths.js';
+import type { ShellTools } from './process/launch-script.js';
 import { findShellTools } from './process/shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
@@ -57,41 +59,28 @@ describe('Supervisor, when leases cannot be written after the start of a process
 });
 
 describe('Supervisor that stands still during the start of a process', () => {
+  const lease = { leaseMs: 600_000, graceMs: 1_000 };
+
   it('gives the process a lease that counts from the beginning of the start', async () => {
     const tools = await findShellTools();
     if (tools === undefined) return;
     const leases = layout.leases(directory);
     const remainingSeconds: number[] = [];
     const readRemaining = (): void => {
-      const [, lease = ''] = readFileSync(leases, 'utf8').split('\n');
-      remainingSeconds.push(Number(lease.split(' ')[0]) / 100 - uptime());
+      const [, first = ''] = readFileSync(leases, 'utf8').split('\n');
+      remainingSeconds.push(Number(first.split(' ')[0]) / 100 - uptime());
     };
-    // The supervisor stands still for 100 s before it writes the lease for the lease guard, and
-    // for 100 s after that, before the process runs.
-    let readings: number | undefined;
-    const clock: Clock = {
-      ...systemClock,
-      now: () => {
-        if (readings === undefined) return systemClock.now();
-        readings += 1;
-        const standstills = existsSync(leases) ? 2 : Math.min(1, readings - 1);
-        return systemClock.now() + standstills * 100_000;
+    let standstillMs = 0;
+    const { supervisor, start } = await openSlowSupervisor(tools, {
+      now: () => systemClock.now() + standstillMs,
+      onPortChoice: () => (standstillMs += 100_000),
+      onProcessRuns: () => {
+        readRemaining();
+        standstillMs += 100_000;
       },
-      wallTime: () => {
-        if (remainingSeconds.length === 0 && existsSync(leases)) readRemaining();
-        return systemClock.wallTime();
-      },
-    };
-    const supervisor = new Supervisor({
-      ...{ directory, clock, random: systemRandom, log: silentLog, tools },
     });
-    await supervisor.open();
-    supervisor.configure(SETTINGS);
-    readings = 0;
     try {
-      await supervisor.start(
-        aScript('exec sleep 3600', { lease: { leaseMs: 600_000, graceMs: 0 } }),
-      );
+      await start('exec sleep 3600', lease);
       readRemaining();
       expect(remainingSeconds.map((seconds) => Math.round(seconds / 50) * 50)).toEqual([500, 400]);
     } finally {
@@ -99,4 +88,87 @@ describe('Supervisor that stands still during the start of a process', () => {
       supervisor.close();
     }
   });
+
+  it.each([
+    { name: 'refuses a start', acceptedLease: lease, isStarted: false },
+    // A client of an earlier version sends a lease that ended before its supervisor was reached.
+    {
+      name: 'starts the process of a client of an earlier version that sends a lease of 0',
+      acceptedLease: { leaseMs: 0, graceMs: 0 },
+      isStarted: true,
+    },
+  ])('$name when the lease has ended before the process', async ({ acceptedLease, isStarted }) => {
+    const tools = await findShellTools();
+    if (tools === undefined) return;
+    let standstillMs = 0;
+    let hasRun = false;
+    const { supervisor, start } = await openSlowSupervisor(tools, {
+      now: () => systemClock.now() + standstillMs,
+      onPortChoice: () => (standstillMs += 900_000),
+      onProcessRuns: () => (hasRun = true),
+    });
+    try {
+      const result = await start('exec sleep 3600', acceptedLease).catch((reason) => reason);
+      expect(result).toMatchObject(
+        isStarted
+          ? { phase: 'running' }
+          : {
+              kind: 'unavailable',
+              message: 'lease: ended before the process was started; no process was started',
+            },
+      );
+      expect([hasRun, supervisor.list().length]).toEqual([isStarted, isStarted ? 1 : 0]);
+    } finally {
+      await supervisor.stopAll(0);
+      supervisor.close();
+    }
+  });
+
+  /** Opens a supervisor that calls back during the start of its first process. */
+  async function openSlowSupervisor(
+    tools: ShellTools,
+    {
+      now,
+      onPortChoice,
+      onProcessRuns,
+    }: {
+      readonly now: () => number;
+      /** Called after the start has begun, before its lease is written. */
+      readonly onPortChoice: () => void;
+      /** Called after the lease is written and the process runs. */
+      readonly onProcessRuns: () => void;
+    },
+  ): Promise<{
+    readonly supervisor: Supervisor;
+    readonly start: (script: string, lease: ContainerLease) => Promise<ContainerStatus>;
+  }> {
+    let next: 'portChoice' | 'processRuns' | undefined;
+    const random: Random = {
+      ...systemRandom,
+      next: () => {
+        if (next === 'portChoice') {
+          next = 'processRuns';
+          onPortChoice();
+        }
+        return systemRandom.next();
+      },
+    };
+    const wallTime = (): number => {
+      if (next === 'processRuns') {
+        next = undefined;
+        onProcessRuns();
+      }
+      return systemClock.wallTime();
+    };
+    const clock: Clock = { ...systemClock, now, wallTime };
+    const supervisor = new Supervisor({ directory, clock, random, log: silentLog, tools });
+    await supervisor.open();
+    supervisor.configure(SETTINGS);
+    next = 'portChoice';
+    const ports = [{ name: 'main', port: 80, protocol: 'tcp' }] as const;
+    return {
+      supervisor,
+      start: (script, lease) => supervisor.start(aScript(script, { ports, lease })),
+    };
+  }
 });

@@ -184,10 +184,11 @@ export class Supervisor {
 
   /**
    * Starts a container.
-   * @param waitedMs - Milliseconds since the lease began to count. Absent: the client, of an
-   *   earlier version, does not say; the lease then counts from now on, even when it is 0.
-   * @throws kind `unavailable` before `configure`, after `stopAll` and when the lease has ended,
-   *   `exists` when the id is in use, or the error of the failed start.
+   * @param waitedMs - Milliseconds since the lease began to count. Absent when the client is of an
+   *   earlier version: the lease then counts from now on, even when it is 0.
+   * @throws kind `unavailable` before `configure`, after `stopAll` and when the lease has ended
+   *   before the process is started; `exists` when the id is in use, or the error of the failed
+   *   start.
    */
   async start(requested: ContainerRequest, waitedMs?: number): Promise<ContainerStatus> {
     const { settings } = this;

@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
@@ -10,6 +18,7 @@ import { aScript } from '../../testing/container-calls.js';
 import { waitUntil } from '../../testing/real-machine.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { findShellTools } from '../process/shell-tools.js';
+import type { ProcessResolvers } from '../resolver/process-resolvers.js';
 import { layout } from './container-paths.js';
 import { FifoPool } from './fifo-pool.js';
 import type { ManagedContainer } from './managed-container.js';
@@ -117,5 +126,32 @@ describe.each([
     const folder = layout.container(directory, request.containerId);
     expect(existsSync(layout.script(folder, 'main'))).toBe(false);
     expect(readFileSync(path.join(folder, 'state.json'), 'utf8')).not.toContain('hush');
+  });
+});
+
+describe('a process whose lease ends while its own mounts are refused', () => {
+  it('is not started without its own mounts', async () => {
+    if (tools === undefined) return;
+    const attempt = path.join(directory, 'attempt');
+    const unshare = path.join(directory, 'unshare');
+    writeFileSync(unshare, `#!/bin/sh\ntouch ${attempt}\necho refused >&2\nexit 1\n`, {
+      mode: 0o700,
+    });
+    const resolvers = {
+      prepare: () => ({ tools: { unshare, nsenter: unshare, mount: unshare }, mounts: [] }),
+    } as unknown as ProcessResolvers;
+    // The supervisor stands still from the refusal of the mounts on.
+    const now = (): number => systemClock.now() + (existsSync(attempt) ? 900_000 : 0);
+    const request = aScript('exec sleep 3600', {
+      network: { dnsServers: ['127.0.0.1'] },
+      lease: { leaseMs: 600_000, graceMs: 0 },
+    });
+    const deps = createDeps({ tools, resolvers, clock: { ...systemClock, now } });
+    await expect(startContainer(request, [], deps)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining('no process was started'),
+    });
+    expect(existsSync(attempt)).toBe(true);
+    expect(readdirSync(layout.containers(directory))).toEqual([]);
   });
 });

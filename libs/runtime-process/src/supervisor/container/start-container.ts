@@ -54,7 +54,8 @@ export interface StartDeps {
  * and processes again when the start fails.
  * @param ports - One port for each element of `request.ports`.
  * @throws kind `invalid` when the command cannot be executed, `exhausted` when the machine has no
- *   more processes or pipes; errors of the file system as they are.
+ *   more processes or pipes, `unavailable` when the lease has ended before the process was started;
+ *   errors of the file system as they are.
  */
 export async function startContainer(
   request: ContainerRequest,
@@ -150,7 +151,7 @@ async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<Man
     });
     try {
       if (request.lease === undefined) container.writeRunningRecord();
-      // Also writes the record. The supervisor may have been stopped during the start.
+      // Also writes the record. The start itself took part of the lease.
       else container.renew(deductWait(request.lease, clock.now() - deps.acceptedAtMs));
     } catch (reason) {
       container.close();

@@ -1,5 +1,5 @@
 import { aScript } from '../../testing/container-calls.js';
-import { deductStartWait } from './start-lease.js';
+import { deductStartWait, requireStartLease } from './start-lease.js';
 
 describe('the lease of a start that has waited in the socket', () => {
   const lease = { leaseMs: 100, graceMs: 50 };
@@ -29,4 +29,18 @@ describe('the lease of a start that has waited in the socket', () => {
       );
     },
   );
+});
+
+describe('the lease of a start, directly before its process is started', () => {
+  it.each([
+    { name: 'allows the start while it lasts', leaseMs: 100, elapsedMs: 99 },
+    { name: 'refuses the start when it has ended', leaseMs: 100, elapsedMs: 100, isRefused: true },
+    { name: 'allows the start of a client of an earlier version when it is 0', leaseMs: 0 },
+    { name: 'may be absent', elapsedMs: 60_000 },
+  ])('$name', ({ leaseMs, elapsedMs = 1_000, isRefused = false }) => {
+    const lease = leaseMs === undefined ? undefined : { leaseMs, graceMs: 50 };
+    const check = expect(() => requireStartLease(lease, elapsedMs));
+    if (isRefused) check.toThrow('no process was started');
+    else check.not.toThrow();
+  });
 });

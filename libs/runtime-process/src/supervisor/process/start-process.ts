@@ -7,6 +7,7 @@ import type { Cgroup } from '../../system/cgroups.js';
 import { killProcess } from '../../system/process-reference.js';
 import { layout } from '../container/container-paths.js';
 import { writeRecord } from '../container/container-record.js';
+import { requireStartLease } from '../lease/start-lease.js';
 import type { OwnMounts } from '../resolver/own-mounts.js';
 import { OwnMountsError, startGuard } from './guarded-process.js';
 import { toSpawnError } from './launch-command.js';
@@ -17,7 +18,7 @@ import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js
 
 /** The command of a container whose files exist. */
 export interface LaunchCommand {
-  readonly request: Pick<ContainerRequest, 'command' | 'args'>;
+  readonly request: Pick<ContainerRequest, 'command' | 'args' | 'lease'>;
   readonly context: LaunchContext;
   /** Executable file of the command. */
   readonly file: string;
@@ -54,14 +55,16 @@ export interface StartedProcess {
 /** Arguments of {@link startMainProcess} beside the command. */
 export interface ProcessDeps {
   readonly clock: Clock;
+  /** Time on `clock` from which the lease of the request counts. */
+  readonly acceptedAtMs: number;
   /** Undefined where the machine lacks a tool; processes then have no guard. */
   readonly tools?: ShellTools | undefined;
 }
 
 /**
  * Starts the main process of a container, under a guard where the machine has the tools for it.
- * @throws kind `invalid` or `exhausted` when the process cannot be started; no process is left
- *   then.
+ * @throws kind `invalid` or `exhausted` when the process cannot be started, `unavailable` when its
+ *   lease has ended; no process is left then.
  */
 export async function startMainProcess(
   command: LaunchCommand,
@@ -76,7 +79,7 @@ export async function startMainProcess(
   try {
     const { tools } = deps;
     if (tools === undefined) return await startUnguarded(command, deps, stdout, stderr);
-    const guardDeps = { clock: deps.clock, tools };
+    const guardDeps = { ...deps, tools };
     try {
       return await startGuarded(command, guardDeps, stdout, stderr);
     } catch (reason) {
@@ -97,7 +100,7 @@ export async function startMainProcess(
  */
 async function startGuarded(
   { request, context, folder, cgroup, file, ownMounts }: LaunchCommand,
-  { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
+  { clock, acceptedAtMs, tools }: ProcessDeps & { readonly tools: ShellTools },
   stdout: number,
   stderr: number,
 ): Promise<StartedProcess> {
@@ -107,6 +110,7 @@ async function startGuarded(
   const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true, ownMounts };
   writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
   const { shell } = tools;
+  requireStartLease(request.lease, clock.now() - acceptedAtMs);
   const started = startGuard({
     shell,
     workingDir: context.workingDir,
@@ -152,7 +156,7 @@ async function startGuarded(
   }
 }
 
-/** Starts the process as a child of the supervisor, without a guard. */
+/** Starts the process as a child of the supervisor, without a guard. It has no lease then. */
 async function startUnguarded(
   { request, context, folder, file }: LaunchCommand,
   { clock }: ProcessDeps,
