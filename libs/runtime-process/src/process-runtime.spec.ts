@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
+import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import {
   createSeededRandom,
@@ -211,18 +211,37 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
 
   it('counts a renewed lease from the call of renew, which waits for the next supervisor', async () => {
     let skewMs = 0;
-    const { runtime } = await aMachine({
+    const { runtime, directory } = await aMachine({
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
     const long = { leaseMs: 3_600_000, graceMs: 0 };
     const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
     await killSupervisor();
-    const renewed = runtime.renew(new Map([[containerId, { leaseMs: 5_000, graceMs: 0 }]]));
+    const renewed = runtime.renew(new Map([[containerId, { leaseMs: 105_000, graceMs: 0 }]]));
     skewMs = 5_000; // the time that the call waits for the next supervisor
     await renewed;
-    const end = waitForExit(runtime, containerId);
-    await runtime.renew(new Map([[containerId, long]])); // too late
-    expect(await end).toMatchObject({ leaseEnded: true });
+    const [, written = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
+    const remainingSeconds = Number(written.split(' ')[0]) / 100 - uptime();
+    expect(remainingSeconds).toBeLessThan(101);
+    expect(remainingSeconds).toBeGreaterThan(50);
+  });
+
+  it('refuses a renewal whose lease ends while it waits for the next supervisor, and keeps the container', async () => {
+    let skewMs = 0;
+    const { runtime } = await aMachine({
+      clock: { ...systemClock, now: () => systemClock.now() + skewMs },
+    });
+    const { containerId } = await runtime.start(request([{ step: 'hold' }]));
+    await killSupervisor();
+    const [short, long] = [5_000, 600_000].map((leaseMs) => ({ leaseMs, graceMs: 0 }));
+    const refused = expect(runtime.renew(new Map([[containerId, short]]))).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'lease: ended before the supervisor read its renewal',
+    });
+    skewMs = 5_000;
+    await refused;
+    await runtime.renew(new Map([[containerId, long]]));
+    expect(await runtime.list()).toMatchObject([{ containerId, phase: 'running' }]);
   });
 
   it('enforces leases and reports exits although the record of a container cannot be written', async () => {
@@ -236,7 +255,7 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
     if (first === undefined || second === undefined) throw new Error('two containers were started');
     mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as on a full disk
     const end = waitForExit(runtime, second);
-    const leases = new Map([first, second].map((id) => [id, { leaseMs: 20, graceMs: 0 }]));
+    const leases = new Map([first, second].map((id) => [id, { leaseMs: 1_000, graceMs: 0 }]));
     const firstEnd = waitForExit(runtime, first);
     await expect(runtime.renew(leases)).rejects.toThrow('EISDIR');
     expect(await end).toMatchObject({ leaseEnded: true });

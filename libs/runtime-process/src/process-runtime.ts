@@ -48,6 +48,7 @@ import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { toDnsProblem } from './supervisor/resolver/dns-problem.js';
 import { toSupervisorProgram } from './supervisor/run-supervisor.js';
+import { toRenewRequest } from './client/renew-request.js';
 import { toStartRequest } from './client/start-request.js';
 import { requireLeases, requireSecrets } from './client/supervisor-capabilities.js';
 import { waitForExit } from './client/wait-for-exit.js';
@@ -55,7 +56,6 @@ import { combineSignals } from './client/combine-signals.js';
 import type { ProcessRuntimeOptions } from './process-runtime-options.js';
 import { readMachineUptimeMs } from './system/machine-uptime.js';
 import { EXEC_TTY, LEASES, SECRETS, type SupervisorSettings } from './wire/messages.js';
-import { deductWait } from './wire/request-wait.js';
 
 /** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
@@ -231,15 +231,19 @@ class SupervisedRuntime implements ProcessRuntime {
     throw new CloudlessError('unimplemented', 'network.egress: processes have no own network');
   }
 
-  /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */
+  /**
+   * @throws kind `unavailable` also when the supervisor does not answer within 10 s, and when a
+   *   lease has ended before the supervisor read its renewal. The container then keeps its earlier
+   *   lease.
+   */
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     const { connection, waitedMs } = await this.getConnectionTimed();
     requireLeases(connection);
-    const remainingLeases = [...leases].map(
-      ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
-    );
+    const renewals = toRenewRequest(leases, waitedMs);
     const sentAtUptimeMs = this.machineUptimeMs();
-    await this.request(connection, { type: 'renew', leases: remainingLeases, sentAtUptimeMs });
+    if (renewals.leases.length > 0)
+      await this.request(connection, { type: 'renew', leases: renewals.leases, sentAtUptimeMs });
+    if (renewals.refusals.length > 0) throw renewals.refusals[0];
   }
 
   /** @throws kind `unavailable` also when the supervisor does not answer within 10 s. */

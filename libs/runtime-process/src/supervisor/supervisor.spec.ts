@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
-import { silentLog, type Clock, type Random } from '@cloudless/base';
+import { silentLog, type Clock, type ContainerId, type Random } from '@cloudless/base';
 import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { aScript } from '../testing/container-calls.js';
@@ -171,4 +171,54 @@ describe('Supervisor that stands still during the start of a process', () => {
       start: (script, lease) => supervisor.start(aScript(script, { ports, lease })),
     };
   }
+});
+
+describe('Supervisor that reads a renewal after the lease of the renewal has ended', () => {
+  it.each([
+    { name: 'without a lease', lease: undefined },
+    { name: 'with a longer lease', lease: { leaseMs: 600_000, graceMs: 0 } },
+  ])('refuses the renewal, and leaves a container $name running', async ({ lease }) => {
+    const tools = await findShellTools();
+    if (tools === undefined) return;
+    const supervisor = new Supervisor({
+      ...{ directory, clock: systemClock, random: systemRandom, log: silentLog, tools },
+    });
+    await supervisor.open();
+    supervisor.configure(SETTINGS);
+    try {
+      const requests = [0, 1].map(() =>
+        aScript('exec sleep 3600', lease === undefined ? {} : { lease }),
+      );
+      for (const request of requests) await supervisor.start(request);
+      const [late, other] = requests.map(({ containerId }) => containerId);
+      if (late === undefined || other === undefined) throw new Error('two requests');
+      const renewal = { leaseMs: 300_000, graceMs: 0 };
+      const longRenewal = { leaseMs: 800_000, graceMs: 0 };
+      expect(() =>
+        supervisor.renew(
+          [
+            [late, renewal],
+            [other, longRenewal],
+          ],
+          500_000,
+        ),
+      ).toThrow(
+        expect.objectContaining({
+          kind: 'unavailable',
+          message: 'lease: ended before the supervisor read its renewal',
+        }),
+      );
+      const findLease = (id: ContainerId): number | undefined =>
+        supervisor.requireContainer(id).guardedLease?.endsAtUptimeSeconds;
+      expect(findLease(other)).toBeCloseTo(uptime() + 300, -1);
+      if (lease === undefined) expect(findLease(late)).toBeUndefined();
+      else expect(findLease(late)).toBeGreaterThan(uptime() + 500);
+      supervisor.renew([[late, renewal]], 100_000);
+      expect(findLease(late)).toBeCloseTo(uptime() + 200, -1);
+      expect(supervisor.list()).toMatchObject([{ phase: 'running' }, { phase: 'running' }]);
+    } finally {
+      await supervisor.stopAll(0);
+      supervisor.close();
+    }
+  });
 });

@@ -25,7 +25,7 @@ import {
   type ClientMessage,
   type SupervisorSettings,
 } from '../wire/messages.js';
-import { deductWait } from '../wire/request-wait.js';
+import { deductRenewalWait, deductWait } from '../wire/request-wait.js';
 import { adoptContainers } from './container/adopt-containers.js';
 import { layout } from './container/container-paths.js';
 import type { CommandOptions, CommandProcess } from './command/command-process.js';
@@ -215,15 +215,16 @@ export class Supervisor {
    * Renews the leases of running containers; other ids are ignored.
    * @param leases - Null removes the lease of a container.
    * @param waitedMs - Milliseconds since the leases began to count. Default 0.
-   * @throws The first failure, after all containers were tried.
+   * @throws The first failure, after all containers were tried; kind `unavailable` when a lease has
+   *   ended before this call: its container keeps its earlier lease.
    */
   renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[], waitedMs = 0): void {
     const failures: unknown[] = [];
     for (const [containerId, lease] of leases) {
       try {
-        this.containers
-          .get(containerId)
-          ?.renew(lease === null ? undefined : deductWait(lease, waitedMs));
+        const container = this.containers.get(containerId);
+        if (container?.isRunning !== true) continue;
+        container.renew(lease === null ? undefined : deductRenewalWait(lease, waitedMs));
       } catch (reason) {
         failures.push(reason);
       }

@@ -1,4 +1,4 @@
-import { deductWait, measureWaitMs } from './request-wait.js';
+import { deductRenewalWait, deductWait, measureWaitMs } from './request-wait.js';
 
 describe('the wait of a request', () => {
   it.each([
@@ -23,4 +23,26 @@ describe('the wait of a request', () => {
   ])('$name', ({ sentAtMs, waitedMs }) => {
     expect(measureWaitMs(sentAtMs, 1_000)).toBe(waitedMs);
   });
+});
+
+describe('the lease of a renewal that has waited', () => {
+  it.each([
+    { name: 'is shortened', leaseMs: 100, waitedMs: 30, remainingMs: 70 },
+    { name: 'may be 0 when the client asked for 0', leaseMs: 0, waitedMs: 0, remainingMs: 0 },
+  ])('$name', ({ leaseMs, waitedMs, remainingMs }) => {
+    const lease = { leaseMs, graceMs: 50 };
+    expect(deductRenewalWait(lease, waitedMs)).toEqual({ leaseMs: remainingMs, graceMs: 50 });
+  });
+
+  it.each([{ waitedMs: 100 }, { waitedMs: 60_000 }])(
+    'refuses the renewal when it has ended; waitedMs $waitedMs',
+    ({ waitedMs }) => {
+      expect(() => deductRenewalWait({ leaseMs: 100, graceMs: 50 }, waitedMs)).toThrow(
+        expect.objectContaining({
+          kind: 'unavailable',
+          message: 'lease: ended before the supervisor read its renewal',
+        }),
+      );
+    },
+  );
 });

@@ -1,3 +1,4 @@
+import { CloudlessError } from '@cloudless/base';
 import type { ContainerLease } from '@cloudless/runtime';
 
 /**
@@ -10,6 +11,19 @@ export function deductWait(lease: ContainerLease, waitedMs: number): ContainerLe
     leaseMs: Math.max(0, remainingMs),
     graceMs: Math.max(0, lease.graceMs + Math.min(0, remainingMs)),
   };
+}
+
+/**
+ * Shortens the lease of a renewal by the time that the renewal has waited.
+ * @throws kind `unavailable` when the lease has ended meanwhile. Leave the container alone then: an
+ *   earlier lease ends by itself, and a lease of 0 would also end a container that had a longer
+ *   lease or none, although its agent never lost contact.
+ */
+export function deductRenewalWait(lease: ContainerLease, waitedMs: number): ContainerLease {
+  const remaining = deductWait(lease, waitedMs);
+  // A lease of 0 that the client itself asked for ends the container.
+  if (remaining.leaseMs > 0 || lease.leaseMs <= 0) return remaining;
+  throw new CloudlessError('unavailable', 'lease: ended before the supervisor read its renewal');
 }
 
 /**

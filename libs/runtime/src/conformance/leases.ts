@@ -13,6 +13,8 @@ import {
 
 /** Longer than any test, and shorter than the time limit of a run. */
 const LONG_MS = 600_000;
+/** Short enough to wait for, and longer than a renewal takes, which is refused when it is late. */
+const SHORT_MS = 1_000;
 
 /** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
@@ -42,8 +44,8 @@ export function describeLeases(current: CurrentMachine): void {
       const machine = current();
       const id = await startLeased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
       const status = waitForExit(machine.runtime, id);
-      await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: LONG_MS }]]));
-      await machine.advanceTime(20);
+      await machine.runtime.renew(new Map([[id, { leaseMs: SHORT_MS, graceMs: LONG_MS }]]));
+      await machine.advanceTime(SHORT_MS);
       expect(await status).toMatchObject({
         phase: 'exited',
         exitCode: 7,
@@ -57,8 +59,8 @@ export function describeLeases(current: CurrentMachine): void {
       const machine = current();
       const id = await startLeased(machine, [{ step: 'ignoreTerm' }]);
       const status = waitForExit(machine.runtime, id);
-      await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: 30 }]]));
-      await machine.advanceTime(50);
+      await machine.runtime.renew(new Map([[id, { leaseMs: SHORT_MS, graceMs: 30 }]]));
+      await machine.advanceTime(SHORT_MS + 30);
       expect(await status).toMatchObject({ exitCode: 137, leaseEnded: true });
     });
 
@@ -72,7 +74,7 @@ export function describeLeases(current: CurrentMachine): void {
         await startContainer(machine, [{ step: 'hold' }]),
       ];
       const statuses = [waitForExit(machine.runtime, first), waitForExit(machine.runtime, second)];
-      const lease = { leaseMs: 20, graceMs: 0 };
+      const lease = { leaseMs: SHORT_MS, graceMs: 0 };
       await machine.runtime.renew(
         new Map([
           [first, lease],
@@ -80,7 +82,7 @@ export function describeLeases(current: CurrentMachine): void {
           [aContainerId(), lease],
         ]),
       );
-      await machine.advanceTime(20);
+      await machine.advanceTime(SHORT_MS);
       expect(await Promise.all(statuses)).toMatchObject([
         { leaseEnded: true },
         { leaseEnded: true },
