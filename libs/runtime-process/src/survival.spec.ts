@@ -376,7 +376,8 @@ describe('an exclusive process', () => {
   });
 
   it('is adopted and ends with its lease when the next supervisor cannot write leases', async () => {
-    const request = aScript('exec sleep 3600', { lease: { leaseMs: 1_000, graceMs: 0 } });
+    // longer than a start takes on a slow machine
+    const request = aScript('exec sleep 3600', { lease: { leaseMs: 2_000, graceMs: 0 } });
     const { containerId, pid = 0 } = await machine.runtime.start(request);
     const end = waitForExit(machine.runtime, containerId);
     mkdirSync(path.join(machine.directory, 'leases.new')); // as on a full disk

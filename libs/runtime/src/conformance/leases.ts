@@ -15,6 +15,8 @@ import {
 const LONG_MS = 600_000;
 /** Short enough to wait for, and longer than a renewal takes, which is refused when it is late. */
 const SHORT_MS = 1_000;
+/** Longer than a start takes on a slow machine: a start is refused when its lease has ended. */
+const START_MS = 2_000;
 
 /** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
@@ -111,10 +113,10 @@ export function describeLeases(current: CurrentMachine): void {
       const machine = current();
       const { runtime } = machine;
       const id = await startContainer(machine, [{ step: 'hold' }], {
-        lease: { leaseMs: 1_000, graceMs: 0 },
+        lease: { leaseMs: START_MS, graceMs: 0 },
       });
       await runtime.renew(new Map([[id, undefined]]));
-      await machine.advanceTime(1_000);
+      await machine.advanceTime(START_MS);
       expect(await runtime.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
       await runtime.stop(id, 0);
     });
@@ -123,11 +125,11 @@ export function describeLeases(current: CurrentMachine): void {
       if (lacksLeases()) return;
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }], {
-        lease: { leaseMs: 400, graceMs: 0 },
+        lease: { leaseMs: START_MS, graceMs: 0 },
       });
       const newRuntime = await machine.reopen();
       const status = waitForExit(newRuntime, id);
-      await machine.advanceTime(400);
+      await machine.advanceTime(START_MS);
       expect(await status).toMatchObject({ leaseEnded: true });
     });
   });
