@@ -73,12 +73,16 @@ export class ContainerStarts {
     const { activity, stop } = this.host.current;
     if (stop === undefined || activity.kind !== 'starting') return;
     if (this.preparation?.cancel() !== true && this.queuedStart?.cancel() !== true) return;
-    const { containerId } = activity;
-    // An earlier attempt with this id may have started the container.
+    this.endBeforeStart(activity.containerId);
+  }
+
+  /** Ends a start for which the runtime was not called, because a stop is ordered. */
+  private endBeforeStart(containerId: ContainerId): void {
     this.host.apply({
       kind: 'startFailed',
       containerId,
-      reason: 'stopped before it was started',
+      reason: 'stopped before the start',
+      // An earlier attempt with this id may have started the container.
       uncertain: this.isAttempted(containerId),
     });
   }
@@ -98,8 +102,9 @@ export class ContainerStarts {
     const wasAttempted = this.isAttempted(containerId);
     try {
       const { startOrder } = this.host;
-      const services = await findServices(startOrder, this.deps);
+      const found = await findServices(startOrder, this.deps);
       if (!this.isAwaited(containerId)) return;
+      if (this.host.current.stop !== undefined) return this.endBeforeStart(containerId);
       // Computed after the wait for services, which takes part of the time since the last contact.
       const lease = this.lease.computeLease();
       if (lease !== undefined && lease.leaseMs <= 0)
@@ -108,7 +113,7 @@ export class ContainerStarts {
       this.attemptedId = containerId;
       const { restarts, failedStarts } = this.host.current;
       const start = { containerId, restarts, failedStarts, ...definedFields({ lease }) };
-      const status = await startContainer(startOrder, start, services, this.deps);
+      const status = await startContainer(startOrder, start, found, this.deps);
       for (const problem of status.problems ?? [])
         this.log.warn('container started with a problem', { containerId, error: problem });
       this.host.onRunning(status);

@@ -273,6 +273,40 @@ describe('exclusive replica whose network proxy answers late before its start', 
     expect(testBed.machine.startCount).toBe(1);
   });
 
+  it('is not started when a stop is ordered meanwhile', async () => {
+    const testBed = createSlowNetworkTestBed();
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
+    await settle();
+    testBed.coordinator.sendOrder(aStopOrder());
+    await testBed.clock.advance(4_000);
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
+    expect(testBed.machine.startCount).toBe(0);
+  });
+
+  it('is stopped and not started again when a stop is ordered after a start with unknown outcome', async () => {
+    const testBed = createSlowNetworkTestBed();
+    const { runtime } = testBed;
+    const calls: string[] = [];
+    testBed.runtime = Object.assign(Object.create(runtime) as FakeRuntime, {
+      start: async (): Promise<never> => {
+        calls.push('start');
+        throw new CloudlessError('unavailable', 'the connection to the runtime broke');
+      },
+      stop: async (...args: Parameters<FakeRuntime['stop']>) => {
+        calls.push('stop');
+        return runtime.stop(...args);
+      },
+    });
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
+    await testBed.clock.advance(5_000); // the second attempt waits for the network proxy
+    testBed.coordinator.sendOrder(aStopOrder());
+    await testBed.clock.advance(5_000);
+    expect(calls).toEqual(['start', 'stop']);
+    expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
+  });
+
   it('is not started by an agent that stops meanwhile', async () => {
     const testBed = createSlowNetworkTestBed();
     await testBed.start();
