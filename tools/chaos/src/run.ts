@@ -126,15 +126,19 @@ async function runFault(
       ),
     );
   }
-  const after = await readReplicas(world, RECOVERED_WITHIN_MS);
-  const losses = await readNodeLosses(world, beganAtMs, RECOVERED_WITHIN_MS);
   const late: string[] = [];
-  for (const [name, replicas] of before) {
-    const found = findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced);
-    const judgesTimes = context.timeFactor !== undefined;
-    const judged = judgeReplicaChanges(name, found, { losses, judgesTimes });
-    violations.push(...judged.violations);
-    late.push(...judged.late);
+  try {
+    const after = await readReplicas(world, RECOVERED_WITHIN_MS);
+    const losses = await readNodeLosses(world, beganAtMs, RECOVERED_WITHIN_MS);
+    for (const [name, replicas] of before) {
+      const found = findReplicaChanges(replicas, after.get(name) ?? [], result.mayBeReplaced);
+      const judgesTimes = context.timeFactor !== undefined;
+      const judged = judgeReplicaChanges(name, found, { losses, judgesTimes });
+      violations.push(...judged.violations);
+      late.push(...judged.late);
+    }
+  } catch (reason) {
+    violations.push(`replicas not read: ${String(reason)}`);
   }
   const seen = load.takeSeen();
   violations.push(...findTimeViolations(result, seen, context.timeFactor));

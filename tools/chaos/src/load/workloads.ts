@@ -136,7 +136,7 @@ export async function readNodeLosses(
   withinMs: number,
 ): Promise<ReadonlyMap<string, string>> {
   const request = { reasons: ['NodeLost'], since: timestampFromMs(sinceMs), pageSize: 1_000 };
-  const { events } = await world.call(
+  const { events } = await world.callLeader(
     (client, options) => client.listEvents(request, options),
     withinMs,
   );
