@@ -255,7 +255,7 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
     if (first === undefined || second === undefined) throw new Error('two containers were started');
     mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as on a full disk
     const end = waitForExit(runtime, second);
-    const leases = new Map([first, second].map((id) => [id, { leaseMs: 1_000, graceMs: 0 }]));
+    const leases = new Map([first, second].map((id) => [id, { leaseMs: 2_000, graceMs: 0 }]));
     const firstEnd = waitForExit(runtime, first);
     await expect(runtime.renew(leases)).rejects.toThrow('EISDIR');
     expect(await end).toMatchObject({ leaseEnded: true });

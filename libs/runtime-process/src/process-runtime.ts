@@ -190,8 +190,8 @@ class SupervisedRuntime implements ProcessRuntime {
   /**
    * @throws kind `unavailable` also when the supervisor does not answer within 10 s. The supervisor
    *   may start the process later: an event then reports the process, and a further start with the
-   *   same id fails with kind `exists`. Kind `unavailable` also when the lease has ended before the
-   *   process was started: then no process is started.
+   *   same id fails with kind `exists`. Kind `unavailable` also when the lease ended before the
+   *   process could be started: no process is started later either.
    */
   async start(requested: ContainerRequest): Promise<ContainerStatus> {
     this.requireStarts();

@@ -254,8 +254,10 @@ describe('an exclusive process', () => {
     machine.runtime.start(aScript(script, { lease: LONG }));
   const renew = (lease: ContainerLease, ...ids: readonly ContainerId[]): Promise<void> =>
     machine.runtime.renew(new Map(ids.map((id) => [id, lease])));
+  /** Short enough to wait for, and longer than a renewal takes; a late renewal is refused. */
+  const SHORT_MS = 2_000;
   /** Expires soon; SIGKILL does not follow within a test. */
-  const WITH_LONG_GRACE: ContainerLease = { leaseMs: 1_000, graceMs: 600_000 };
+  const WITH_LONG_GRACE: ContainerLease = { leaseMs: SHORT_MS, graceMs: 600_000 };
   beforeEach(async () => {
     machine = await openRealMachine();
   });
@@ -264,7 +266,7 @@ describe('an exclusive process', () => {
     const script = `trap '' TERM; ${aDetachedProcess('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
     const ids = [await waitForPid('main'), await waitForPid('child')];
-    await renew({ leaseMs: 1_000, graceMs: 500 }, containerId);
+    await renew({ leaseMs: SHORT_MS, graceMs: 500 }, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => ids.every((pid) => readStartToken(pid) === undefined));
   });
@@ -368,7 +370,7 @@ describe('an exclusive process', () => {
   it('outlives the expired lease of another container when its own lease was renewed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const other = await startExclusive('exec sleep 3600');
-    await renew({ leaseMs: 1_000, graceMs: 0 }, other.containerId);
+    await renew({ leaseMs: SHORT_MS, graceMs: 0 }, other.containerId);
     await renew(LONG, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => readStartToken(other.pid ?? 0) === undefined);
@@ -376,10 +378,9 @@ describe('an exclusive process', () => {
   });
 
   it('is adopted and ends with its lease when the next supervisor cannot write leases', async () => {
-    // longer than a start takes on a slow machine
-    const request = aScript('exec sleep 3600', { lease: { leaseMs: 2_000, graceMs: 0 } });
-    const { containerId, pid = 0 } = await machine.runtime.start(request);
+    const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const end = waitForExit(machine.runtime, containerId);
+    await renew({ leaseMs: SHORT_MS, graceMs: 0 }, containerId);
     mkdirSync(path.join(machine.directory, 'leases.new')); // as on a full disk
     await killSupervisor(machine);
     expect(await end).toMatchObject({ leaseEnded: true });

@@ -293,8 +293,8 @@ export interface ContainerRequest {
 /**
  * Lease of a container: without a renewal within `leaseMs`, the container gets SIGTERM, and SIGKILL
  * `graceMs` later. The runtime enforces the lease even when its caller has crashed or hangs. A
- * lease counts from the call. A start whose lease ends before the process is started may be refused
- * with `unavailable`.
+ * lease counts from the call of `start` or `renew`. A start whose lease ends before the process is
+ * started may be refused with `unavailable`.
  */
 export interface ContainerLease {
   readonly leaseMs: number;
@@ -540,8 +540,8 @@ export interface ContainerRuntime {
    * Replaces the leases of running containers; undefined removes the lease. Skips unknown and
    * exited containers, and containers whose lease has already ended.
    * @throws kind `unimplemented` when capability `disconnect.exclusive` is missing; `unavailable`
-   *   also when a lease ended before the runtime received its renewal. The container then keeps its
-   *   earlier lease, and the other leases are replaced.
+   *   when the runtime does not answer, or when a lease ended before the runtime received its
+   *   renewal: the container then keeps its earlier lease, and the other leases are replaced.
    */
   renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void>;
   /**

@@ -6,7 +6,7 @@ describe('the renewals that have waited for a supervisor', () => {
   const second = aScript('true').containerId;
   const third = aScript('true').containerId;
 
-  it('are sent with shorter leases, but not when their leases have ended', () => {
+  it('are sent with shorter leases; those whose leases have ended are refused', () => {
     const leases = new Map([
       [first, { leaseMs: 100, graceMs: 5 }],
       [second, { leaseMs: 30, graceMs: 5 }],

@@ -27,13 +27,11 @@ describe('a start request for a supervisor', () => {
     expect(toStartRequest(request, hello(), 0).request.network).toEqual({ hostname: 'a' });
   });
 
-  it('shortens the lease by the time that the request has waited, then the grace period', () => {
+  it('has a lease that is shorter by the time that the request has waited, and is refused after that', () => {
     const request = aScript('true', { lease: { leaseMs: 100, graceMs: 5 } });
     const lease = (waitedMs: number): unknown =>
       toStartRequest(request, hello('disconnect.exclusive'), waitedMs).request.lease;
-    expect([lease(30), lease(103)]).toEqual([
-      { leaseMs: 70, graceMs: 5 },
-      { leaseMs: 0, graceMs: 2 },
-    ]);
+    expect(lease(30)).toEqual({ leaseMs: 70, graceMs: 5 });
+    expect(() => lease(100)).toThrow('no process was started');
   });
 });

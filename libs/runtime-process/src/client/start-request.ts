@@ -1,6 +1,6 @@
 import type { ContainerRequest } from '@cloudless/runtime';
 import { ACCEPTS_DNS_SETTINGS } from '../wire/messages.js';
-import { deductWait } from '../wire/request-wait.js';
+import { deductStartWait } from '../wire/start-lease.js';
 import {
   describeMissingCapability,
   hasCapability,
@@ -17,10 +17,11 @@ export interface StartRequest {
 }
 
 /**
- * Adapts a request to the supervisor: shortens the lease by the time that the request has waited, and
- * leaves out DNS settings that the supervisor would refuse, because missing DNS must not prevent a
- * start.
- * @throws kind `unimplemented` when the supervisor lacks another capability that the request needs.
+ * Adapts a request to the supervisor: shortens the lease by the time that the request has waited,
+ * and leaves out DNS settings that the supervisor would refuse, because missing DNS must not prevent
+ * a start.
+ * @throws kind `unimplemented` when the supervisor lacks another capability that the request needs,
+ *   `unavailable` when the lease has ended.
  */
 export function toStartRequest(
   request: ContainerRequest,
@@ -30,8 +31,7 @@ export function toStartRequest(
   const { lease, network } = request;
   if (lease !== undefined) requireLeases(supervisor);
   if (request.secretEnv !== undefined) requireSecrets(supervisor, 'secretEnv');
-  const adapted =
-    lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) };
+  const adapted = deductStartWait(request, waitedMs);
   if (network?.dnsServers === undefined || hasCapability(supervisor, ACCEPTS_DNS_SETTINGS))
     return { request: adapted };
   const { network: _, ...withoutNetwork } = adapted;

@@ -103,20 +103,17 @@ describe('ClientSession', () => {
   });
 
   it.each([
-    { name: 'sends the time', sentAtUptimeMs: 400, waitedMs: 600 },
-    { name: 'is of an earlier version and sends no time', waitedMs: undefined },
-  ])(
-    'tells the supervisor how long starts and renewals have waited when the client $name',
-    ({ name: _, waitedMs, ...sentAt }) => {
-      receive(hello);
-      receive({ type: 'start', id: 1, request: aScript('true'), ...sentAt });
-      receive({ type: 'renew', id: 2, leases: [], ...sentAt });
-      expect(waits).toEqual([
-        { type: 'start', waitedMs },
-        { type: 'renew', waitedMs },
-      ]);
-    },
-  );
+    { name: 'how long starts and renewals have waited', sentAtUptimeMs: 400, waitedMs: 600 },
+    { name: 'no wait when the client is of an earlier version', waitedMs: undefined },
+  ])('tells the supervisor $name', ({ name: _, waitedMs, ...sentAt }) => {
+    receive(hello);
+    receive({ type: 'start', id: 1, request: aScript('true'), ...sentAt });
+    receive({ type: 'renew', id: 2, leases: [], ...sentAt });
+    expect(waits).toEqual([
+      { type: 'start', waitedMs },
+      { type: 'renew', waitedMs },
+    ]);
+  });
 
   it('disconnects a client that sends malformed frames', () => {
     socket.emit('data', Buffer.alloc(16, 255));

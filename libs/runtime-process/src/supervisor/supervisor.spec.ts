@@ -97,32 +97,35 @@ describe('Supervisor that stands still during the start of a process', () => {
       acceptedLease: { leaseMs: 0, graceMs: 0 },
       isStarted: true,
     },
-  ])('$name when the lease has ended before the process', async ({ acceptedLease, isStarted }) => {
-    const tools = await findShellTools();
-    if (tools === undefined) return;
-    let standstillMs = 0;
-    let hasRun = false;
-    const { supervisor, start } = await openSlowSupervisor(tools, {
-      now: () => systemClock.now() + standstillMs,
-      onPortChoice: () => (standstillMs += 900_000),
-      onProcessRuns: () => (hasRun = true),
-    });
-    try {
-      const result = await start('exec sleep 3600', acceptedLease).catch((reason) => reason);
-      expect(result).toMatchObject(
-        isStarted
-          ? { phase: 'running' }
-          : {
-              kind: 'unavailable',
-              message: 'lease: ended before the process was started; no process was started',
-            },
-      );
-      expect([hasRun, supervisor.list().length]).toEqual([isStarted, isStarted ? 1 : 0]);
-    } finally {
-      await supervisor.stopAll(0);
-      supervisor.close();
-    }
-  });
+  ])(
+    '$name when the lease ends before the process is started',
+    async ({ acceptedLease, isStarted }) => {
+      const tools = await findShellTools();
+      if (tools === undefined) return;
+      let standstillMs = 0;
+      let hasRun = false;
+      const { supervisor, start } = await openSlowSupervisor(tools, {
+        now: () => systemClock.now() + standstillMs,
+        onPortChoice: () => (standstillMs += 900_000),
+        onProcessRuns: () => (hasRun = true),
+      });
+      try {
+        const result = await start('exec sleep 3600', acceptedLease).catch((reason) => reason);
+        expect(result).toMatchObject(
+          isStarted
+            ? { phase: 'running' }
+            : {
+                kind: 'unavailable',
+                message: 'lease: ended before the process could be started; no process was started',
+              },
+        );
+        expect([hasRun, supervisor.list().length]).toEqual([isStarted, isStarted ? 1 : 0]);
+      } finally {
+        await supervisor.stopAll(0);
+        supervisor.close();
+      }
+    },
+  );
 
   /** Opens a supervisor that calls back during the start of its first process. */
   async function openSlowSupervisor(

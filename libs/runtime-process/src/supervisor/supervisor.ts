@@ -26,6 +26,7 @@ import {
   type SupervisorSettings,
 } from '../wire/messages.js';
 import { deductRenewalWait, deductWait } from '../wire/request-wait.js';
+import { deductStartWait } from '../wire/start-lease.js';
 import { adoptContainers } from './container/adopt-containers.js';
 import { layout } from './container/container-paths.js';
 import type { CommandOptions, CommandProcess } from './command/command-process.js';
@@ -35,7 +36,6 @@ import { FifoPool } from './container/fifo-pool.js';
 import { checkContainerId, checkRequest, withVariables } from './process/launch-command.js';
 import type { ShellTools } from './process/launch-script.js';
 import { LeaseGuard, type GuardedLease } from './lease/lease-guard.js';
-import { deductStartWait } from './lease/start-lease.js';
 import type { ManagedContainer } from './container/managed-container.js';
 import { PortPool } from './container/port-pool.js';
 import type { ProcessResolvers } from './resolver/process-resolvers.js';

@@ -13,10 +13,8 @@ import {
 
 /** Longer than any test, and shorter than the time limit of a run. */
 const LONG_MS = 600_000;
-/** Short enough to wait for, and longer than a renewal takes, which is refused when it is late. */
-const SHORT_MS = 1_000;
-/** Longer than a start takes on a slow machine: a start is refused when its lease has ended. */
-const START_MS = 2_000;
+/** Short enough to wait for, and longer than a renewal takes; a late renewal is refused. */
+const SHORT_MS = 2_000;
 
 /** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
@@ -113,10 +111,11 @@ export function describeLeases(current: CurrentMachine): void {
       const machine = current();
       const { runtime } = machine;
       const id = await startContainer(machine, [{ step: 'hold' }], {
-        lease: { leaseMs: START_MS, graceMs: 0 },
+        lease: { leaseMs: LONG_MS, graceMs: 0 },
       });
+      await runtime.renew(new Map([[id, { leaseMs: SHORT_MS, graceMs: 0 }]]));
       await runtime.renew(new Map([[id, undefined]]));
-      await machine.advanceTime(START_MS);
+      await machine.advanceTime(SHORT_MS);
       expect(await runtime.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
       await runtime.stop(id, 0);
     });
@@ -125,11 +124,12 @@ export function describeLeases(current: CurrentMachine): void {
       if (lacksLeases()) return;
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }], {
-        lease: { leaseMs: START_MS, graceMs: 0 },
+        lease: { leaseMs: LONG_MS, graceMs: 0 },
       });
+      await machine.runtime.renew(new Map([[id, { leaseMs: SHORT_MS, graceMs: 0 }]]));
       const newRuntime = await machine.reopen();
       const status = waitForExit(newRuntime, id);
-      await machine.advanceTime(START_MS);
+      await machine.advanceTime(SHORT_MS);
       expect(await status).toMatchObject({ leaseEnded: true });
     });
   });

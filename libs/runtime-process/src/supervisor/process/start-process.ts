@@ -7,7 +7,7 @@ import type { Cgroup } from '../../system/cgroups.js';
 import { killProcess } from '../../system/process-reference.js';
 import { layout } from '../container/container-paths.js';
 import { writeRecord } from '../container/container-record.js';
-import { requireStartLease } from '../lease/start-lease.js';
+import { requireStartLease } from '../../wire/start-lease.js';
 import type { OwnMounts } from '../resolver/own-mounts.js';
 import { OwnMountsError, startGuard } from './guarded-process.js';
 import { toSpawnError } from './launch-command.js';
@@ -156,7 +156,7 @@ async function startGuarded(
   }
 }
 
-/** Starts the process as a child of the supervisor, without a guard. It has no lease then. */
+/** Starts a process without guard and lease, as a child of the supervisor. */
 async function startUnguarded(
   { request, context, folder, file }: LaunchCommand,
   { clock }: ProcessDeps,

@@ -1,7 +1,7 @@
-import { aScript } from '../../testing/container-calls.js';
+import { aScript } from '../testing/container-calls.js';
 import { deductStartWait, requireStartLease } from './start-lease.js';
 
-describe('the lease of a start that has waited in the socket', () => {
+describe('the lease of a start that has waited', () => {
   const lease = { leaseMs: 100, graceMs: 50 };
 
   it.each([

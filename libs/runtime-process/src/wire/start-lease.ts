@@ -1,9 +1,10 @@
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerLease, ContainerRequest } from '@cloudless/runtime';
-import { deductWait } from '../../wire/request-wait.js';
+import { deductWait } from './request-wait.js';
 
 /**
- * Shortens the lease of a start by the time that the request has waited.
+ * Shortens the lease of a start by the time that the request has waited: in the client for its
+ * supervisor, then in the socket.
  * @param waitedMs - Undefined when the client is of an earlier version: the lease then counts from
  *   now on, even when it is 0.
  * @throws kind `unavailable` when the lease has ended: the container may have been replaced. The
@@ -16,7 +17,7 @@ export function deductStartWait(
   if (request.lease === undefined || waitedMs === undefined) return request;
   const lease = deductWait(request.lease, waitedMs);
   if (lease.leaseMs > 0) return { ...request, lease };
-  throw createEndedStartError();
+  throw createLeaseEndedError();
 }
 
 /**
@@ -28,12 +29,12 @@ export function deductStartWait(
  */
 export function requireStartLease(lease: ContainerLease | undefined, elapsedMs: number): void {
   if (lease === undefined || lease.leaseMs === 0 || elapsedMs < lease.leaseMs) return;
-  throw createEndedStartError();
+  throw createLeaseEndedError();
 }
 
-function createEndedStartError(): CloudlessError {
+function createLeaseEndedError(): CloudlessError {
   return new CloudlessError(
     'unavailable',
-    'lease: ended before the process was started; no process was started',
+    'lease: ended before the process could be started; no process was started',
   );
 }
