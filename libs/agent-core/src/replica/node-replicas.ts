@@ -313,7 +313,10 @@ export class NodeReplicas {
     try {
       await this.options.runtime.renew(leases);
     } catch (reason) {
-      this.options.log.warn('leases of exclusive replicas not renewed', errorFields(reason));
+      this.options.log.warn(
+        'not all leases of exclusive replicas were renewed',
+        errorFields(reason),
+      );
     }
   }
 

@@ -111,7 +111,7 @@ export class ReplicaReportQueue {
       handle: (key) => this.runPass(key),
       onError: (pass, reason) => logFailure(deps.log, 'report not written', reason, { pass }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
-      // All lanes, and 48 separate reports and nodes with late events.
+      // All 16 lanes, and together 48 separate reports and nodes with late events.
       concurrency: 64,
     });
   }
