@@ -42,11 +42,11 @@ export const ROLLOUT_BUGS: readonly KnownBug[] = [
       'A replica failed while the next batch of an update was decided. Both changes were committed, and together they took the service below min_available.',
     injection: 'stops are committed without the readiness guard',
     inject: () => ({ store: dropReadinessGuard }),
-    plan: { ...BUSY_WORLD, weights: { slowDisk: 2, containerCrashes: 6 } },
+    plan: { ...BUSY_WORLD, weights: { slowDisk: 6, containerCrashes: 6 } },
     checker: 'checks/commit-checkers.ts',
     expectedViolation:
       /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
-    seed: 14,
+    seed: 3,
   },
   {
     name: 'traffic switched to a new replica set that was not ready',
