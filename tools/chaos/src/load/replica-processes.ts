@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
-import { setTimeout as pause } from 'node:timers/promises';
 import { findProcessFaults, type ReplicaProcess } from '../checks/replica-processes.js';
+import { retry } from '../retry.js';
 import type { World } from '../world/world.js';
 import { readReplicas } from './workloads.js';
 
@@ -13,15 +13,13 @@ const POLL_MS = 200;
  * @throws with the first difference when the processes differ for longer.
  */
 export async function waitUntilProcessesMatch(world: World, withinMs: number): Promise<void> {
-  const until = performance.now() + withinMs;
-  for (;;) {
+  const compare = async (): Promise<void> => {
     const replicas = await readReplicas(world, withinMs);
     const wanted = new Map([...replicas].map(([name, all]) => [name, all.map(({ id }) => id)]));
     const [fault] = findProcessFaults(listReplicaProcesses(world.directory), wanted);
-    if (fault === undefined) return;
-    if (performance.now() > until) throw new Error(fault);
-    await pause(POLL_MS);
-  }
+    if (fault !== undefined) throw new Error(fault);
+  };
+  await retry(withinMs, compare, POLL_MS);
 }
 
 /** Lists the main processes of replicas whose agents have their data below a directory. */

@@ -6,6 +6,7 @@ import { ConnectError, type Code } from '@connectrpc/connect';
 import { NodeStatus_Phase, type CoordinatorClient } from '@cloudless/api';
 import { Machines, findBundle, findLeader, type Machine, type SecureClients } from '@cloudless/e2e';
 import { requireItem } from '../require-item.js';
+import { retry, RETRY_MS } from '../retry.js';
 import { AgentMachine } from './agent-machine.js';
 import { CoordinatorMachine } from './coordinator-machine.js';
 import { EtcdMember, findEtcdLeader } from './etcd-member.js';
@@ -15,8 +16,6 @@ import { SmallDisk } from './small-disk.js';
 const TEST_ADDRESS = '10.88.0.1';
 /** Size of the disk of the last etcd member: space for its log segments of 64 MB and its data. */
 const SMALL_DISK_MIB = 256;
-/** Time between two attempts of a call, milliseconds. */
-const RETRY_MS = 50;
 /** Deadline of one attempt of a call, milliseconds. */
 const ATTEMPT_MS = 2_000;
 const ZONES = ['zone-a', 'zone-b', 'zone-c'];
@@ -277,26 +276,6 @@ export class World {
       agent.start();
     }
     await this.waitUntilNodesReady(START_MS);
-  }
-}
-
-/**
- * Runs an attempt until one succeeds, with a pause of {@link RETRY_MS} between two attempts.
- * @param withinMs - Time limit; then the newest error is thrown.
- * @param run - Receives the number of the attempt, from 0.
- */
-async function retry<Result>(
-  withinMs: number,
-  run: (attempt: number) => Promise<Result>,
-): Promise<Result> {
-  const until = performance.now() + withinMs;
-  for (let attempt = 0; ; attempt += 1) {
-    try {
-      return await run(attempt);
-    } catch (reason) {
-      if (performance.now() > until) throw reason;
-    }
-    await pause(RETRY_MS);
   }
 }
 
