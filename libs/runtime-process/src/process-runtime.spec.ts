@@ -226,7 +226,7 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
     expect(remainingSeconds).toBeGreaterThan(50);
   });
 
-  it('refuses a renewal whose lease ends while it waits for the next supervisor, and keeps the container', async () => {
+  it('refuses a renewal whose lease ends during the wait for a supervisor', async () => {
     let skewMs = 0;
     const { runtime } = await aMachine({
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },

@@ -339,7 +339,7 @@ describe('an exclusive process', () => {
       expect(readRemainingSeconds()).toBeGreaterThan(50);
     };
 
-    it('is not started when its lease has ended meanwhile', async () => {
+    it('is not started when its lease ends before the supervisor reads the request', async () => {
       const request = aScript('exec sleep 3600', { lease: LONG });
       await expect(
         callWithWait(LONG.leaseMs, (client) => client.start(request)),

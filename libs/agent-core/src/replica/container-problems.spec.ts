@@ -2,7 +2,7 @@ import { silentLog, toContainerId, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { FakeRuntime } from '@cloudless/runtime/testing';
-import { aStartOrder, AgentTestBed } from '../testing/index.js';
+import { aNodeNetwork, aStartOrder, AgentTestBed } from '../testing/index.js';
 
 const PROBLEM = 'names of services do not resolve in this process: Operation not permitted';
 
@@ -14,12 +14,9 @@ class RestrictedBed extends AgentTestBed {
     warn: (message, fields) => void this.warnings.push(`${message}: ${String(fields?.['error'])}`),
     child: () => this.log,
   };
-  override network: AgentTestBed['network'] = {
-    findProblem: () => '',
+  override network: AgentTestBed['network'] = aNodeNetwork({
     findServices: async () => ({ services: [], dns: { server: '10.96.0.10', domain: 'test' } }),
-    findServiceAddresses: async () => [],
-    openRelay: () => Promise.reject(new Error('no relay')),
-  };
+  });
 
   constructor() {
     super();

@@ -65,7 +65,7 @@ export interface ContainerStart {
   readonly lease?: ContainerLease;
 }
 
-/** What a new container needs to reach services. */
+/** Services that a new container reaches: by name, and by the rules of its egress. */
 export interface FoundServices {
   readonly services?: ServiceAccess;
   readonly serviceAddresses?: ServiceAddresses;

@@ -1,7 +1,7 @@
 import { CloudlessError, sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { toBehaviourCommand, type FakeRuntime } from '@cloudless/runtime/testing';
-import { aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
+import { aNodeNetwork, aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
 
 const STOP_AFTER_MS = 10_000;
 
@@ -18,12 +18,9 @@ async function createExclusiveTestBed(spec: object = {}): Promise<AgentTestBed> 
 /** Creates a test bed whose network proxy takes 4 s to answer before each start. */
 function createSlowNetworkTestBed(): AgentTestBed {
   const testBed = new AgentTestBed();
-  testBed.network = {
-    findProblem: () => '',
+  testBed.network = aNodeNetwork({
     findServices: async () => sleep(testBed.clock, 4_000).then(() => undefined),
-    findServiceAddresses: async () => [],
-    openRelay: () => Promise.reject(new Error('no relay')),
-  };
+  });
   return testBed;
 }
 
@@ -253,7 +250,7 @@ describe('exclusive replica whose network proxy answers late before its start', 
     expect(await countRunning(testBed)).toBe(0);
   });
 
-  it('is not started when stop_after has passed since the last contact, until the order is repeated', async () => {
+  it('is not started after the end of its lease until a coordinator repeats the order', async () => {
     const testBed = createSlowNetworkTestBed();
     const order = aStartOrder({ stopAfterMs: 3_000 });
     await testBed.start();
@@ -273,7 +270,7 @@ describe('exclusive replica whose network proxy answers late before its start', 
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('is not started when a stop is ordered meanwhile', async () => {
+  it('is not started after a stop order during that wait', async () => {
     const testBed = createSlowNetworkTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
@@ -284,7 +281,7 @@ describe('exclusive replica whose network proxy answers late before its start', 
     expect(testBed.machine.startCount).toBe(0);
   });
 
-  it('is stopped and not started again when a stop is ordered after a start with unknown outcome', async () => {
+  it('is stopped by an order that follows a start with unknown outcome', async () => {
     const testBed = createSlowNetworkTestBed();
     const { runtime } = testBed;
     const calls: string[] = [];
@@ -307,7 +304,7 @@ describe('exclusive replica whose network proxy answers late before its start', 
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
   });
 
-  it('is not started by an agent that stops meanwhile', async () => {
+  it('is not started by an agent that stops during that wait', async () => {
     const testBed = createSlowNetworkTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
@@ -318,7 +315,7 @@ describe('exclusive replica whose network proxy answers late before its start', 
 });
 
 describe('exclusive replica whose start is refused after its lease has ended', () => {
-  it('is started by a repeated order, and not tried again before', async () => {
+  it('starts only when a coordinator repeats the order', async () => {
     const testBed = new AgentTestBed();
     const order = aStartOrder({ stopAfterMs: STOP_AFTER_MS });
     const { runtime } = testBed;

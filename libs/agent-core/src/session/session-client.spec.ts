@@ -8,7 +8,7 @@ import {
   KnownCoordinatorsSchema,
   ReconnectTimesSchema,
 } from '@cloudless/api';
-import { aStartOrder, AgentTestBed } from '../testing/index.js';
+import { aNodeNetwork, aStartOrder, AgentTestBed } from '../testing/index.js';
 
 function recordingLog(lines: string[]): Log {
   const log: Log = {
@@ -462,12 +462,7 @@ describe('SessionClient', () => {
   it('sends what the network proxy cannot do at once, and each change', async () => {
     let problem = '';
     const testBed = new AgentTestBed();
-    testBed.network = {
-      findProblem: () => problem,
-      findServices: async () => undefined,
-      findServiceAddresses: async () => undefined,
-      openRelay: () => Promise.reject(new Error('no relay in this test')),
-    };
+    testBed.network = aNodeNetwork({ findProblem: () => problem });
     await testBed.start();
     const listReported = () =>
       testBed.coordinator.received.flatMap(({ case: kind, value }) =>

@@ -8,6 +8,7 @@ import {
   withDefaults,
   type Order,
 } from '@cloudless/api';
+import type { NodeNetworkAccess } from '../network/node-network.js';
 
 /** Creates a start order for a replica of workload `web` that runs `server`, unless overridden. */
 export function aStartOrder(
@@ -96,4 +97,18 @@ export function aForgetOrder(
     workloadUid: replicaId.split('-')[0] ?? '',
     order: { case: 'forget', value: {} },
   });
+}
+
+/**
+ * Creates a network proxy of a node without services and relays.
+ * @param answers - Methods that answer otherwise.
+ */
+export function aNodeNetwork(answers: Partial<NodeNetworkAccess>): NodeNetworkAccess {
+  return {
+    findProblem: () => '',
+    findServices: async () => undefined,
+    findServiceAddresses: async () => [],
+    openRelay: () => Promise.reject(new Error('no relay')),
+    ...answers,
+  };
 }

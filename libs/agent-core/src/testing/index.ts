@@ -1,5 +1,5 @@
 export { AgentTestBed, toPhaseName } from './agent-test-bed.js';
-export { aForgetOrder, aStartOrder, aStopOrder } from './builders.js';
+export { aForgetOrder, aNodeNetwork, aStartOrder, aStopOrder } from './builders.js';
 export { FakeStats, createFakeSample } from './fake-stats.js';
 export { FakeCoordinator } from './fake-coordinator.js';
 export { MemoryAgentStore } from './memory-agent-store.js';

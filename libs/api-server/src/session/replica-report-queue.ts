@@ -53,6 +53,8 @@ const FULL_COMMIT = 90;
  * with 8 lanes, reports waited ever longer while 1,000,000 replicas were created.
  */
 const LANES = 16;
+/** Most passes in progress at the same time for separate reports and for late events, together. */
+const MAX_OTHER_PASSES = 48;
 /** Suppressed events in one commit. A transaction allows 100 writes. */
 const MAX_LATE_EVENTS = 90;
 
@@ -111,8 +113,7 @@ export class ReplicaReportQueue {
       handle: (key) => this.runPass(key),
       onError: (pass, reason) => logFailure(deps.log, 'report not written', reason, { pass }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
-      // All 16 lanes, and together 48 separate reports and nodes with late events.
-      concurrency: 64,
+      concurrency: LANES + MAX_OTHER_PASSES,
     });
   }
 

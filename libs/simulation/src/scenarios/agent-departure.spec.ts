@@ -184,7 +184,7 @@ describe('an agent that leaves in good order', () => {
     expect(wantedNodes(cluster)).toEqual(['node-2', 'node-2']);
   });
 
-  it('has its EXCLUSIVE replicas replaced only after lease and lost_after, although its Goodbye says that they end', async () => {
+  it('has its EXCLUSIVE replicas replaced after lease and lost_after, whatever its Goodbye says', async () => {
     const cluster = await startExclusive();
     cluster.agents.get('node-1')!.leave(false);
     await cluster.advance(LEASE_MS + 8_000 - 200);

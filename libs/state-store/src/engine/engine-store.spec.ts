@@ -155,7 +155,7 @@ describe('EngineStore', () => {
     expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
   });
 
-  it('refuses the transactions that wait for a write which finds the disk full, each once, and no others', async () => {
+  it('refuses the transactions of a write that finds the disk full, and no others', async () => {
     const { store, storage } = aStore();
     const big = new Uint8Array(1_000_000);
     let open = (): void => undefined;

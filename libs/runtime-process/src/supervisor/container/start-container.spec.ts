@@ -130,7 +130,7 @@ describe.each([
 });
 
 describe('a process whose lease ends while its own mounts are refused', () => {
-  it('is not started without its own mounts', async () => {
+  it('gets no second start, without own mounts', async () => {
     if (tools === undefined) return;
     const attempt = path.join(directory, 'attempt');
     const unshare = path.join(directory, 'unshare');
