@@ -1,6 +1,7 @@
 // The light agents of the benchmark `million`, in one process. The benchmark starts the process and
 // controls it by messages. Up to 40 agents share a connection, the limit of the coordinator for one
 // client without identity.
+import { once } from 'node:events';
 import * as http2 from 'node:http2';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { durationMs } from '@bufbuild/protobuf/wkt';
@@ -13,6 +14,7 @@ import {
   type AgentsCommand,
   type AgentsReply,
 } from './agents-protocol.js';
+import { FrameConnection } from './frame-connection.js';
 import { LightAgent, type SharedCounts } from './light-agent.js';
 
 const AGENTS_PER_CONNECTION = 40;
@@ -46,7 +48,7 @@ function takeTurn(): Promise<void> {
 
 /** One connection and its agents, which are all in the same zone. */
 class AgentGroup {
-  private session: http2.ClientHttp2Session | undefined;
+  private connection: FrameConnection | undefined;
   isLost = false;
 
   constructor(
@@ -55,7 +57,7 @@ class AgentGroup {
   ) {}
 
   get isOpen(): boolean {
-    return this.session !== undefined;
+    return this.connection !== undefined;
   }
 
   /** Keeps a connection open until the zone is lost. */
@@ -70,49 +72,53 @@ class AgentGroup {
 
   lose(): void {
     this.isLost = true;
-    this.session?.destroy();
+    this.connection?.destroy();
   }
 
   private async runConnection(coordinator: string): Promise<void> {
+    await this.enroll(coordinator);
+    const connection = await FrameConnection.connect(coordinator);
+    this.connection = connection;
+    void this.keepLeases(connection);
+    void this.sendUsage(connection);
+    for (const agent of this.agents) void this.keepSession(agent, connection);
+    await connection.waitForClose();
+    this.connection = undefined;
+  }
+
+  private async enroll(coordinator: string): Promise<void> {
+    const agents = this.agents.filter((agent) => !agent.isEnrolled);
+    if (agents.length === 0) return;
     const session = http2.connect(coordinator);
-    await new Promise<void>((resolve, reject) => {
-      session.once('connect', () => resolve());
-      session.once('error', reject);
-    });
-    this.session = session;
-    session.on('error', () => undefined);
-    const closed = new Promise<void>((resolve) => session.once('close', () => resolve()));
-    void this.keepLeases(session);
-    void this.sendUsage(session);
-    for (const agent of this.agents) {
-      await agent.enroll(session);
-      void this.keepSession(agent, session);
+    try {
+      await once(session, 'connect');
+      for (const agent of agents) await agent.enroll(session);
+    } finally {
+      session.destroy();
     }
-    await closed;
-    this.session = undefined;
   }
 
   /** Opens the session of an agent, and again whenever it ends, as real agents do. */
-  private async keepSession(agent: LightAgent, session: http2.ClientHttp2Session): Promise<void> {
-    while (!session.destroyed) {
+  private async keepSession(agent: LightAgent, connection: FrameConnection): Promise<void> {
+    while (!connection.closed) {
       await takeTurn();
-      if (session.destroyed) return;
-      await agent.runSession(session);
+      if (connection.closed) return;
+      await agent.runSession(connection);
       await sleep(systemClock, RETRY_MS + systemRandom.next() * times.reconnectSpreadMs);
     }
   }
 
-  private async keepLeases(session: http2.ClientHttp2Session): Promise<void> {
-    while (!session.destroyed) {
-      session.ping(() => undefined);
+  private async keepLeases(connection: FrameConnection): Promise<void> {
+    while (!connection.closed) {
+      connection.ping();
       await sleep(systemClock, times.pingMs);
     }
   }
 
-  private async sendUsage(session: http2.ClientHttp2Session): Promise<void> {
-    while (!session.destroyed) {
+  private async sendUsage(connection: FrameConnection): Promise<void> {
+    while (!connection.closed) {
       await sleep(systemClock, times.usageMs * (0.5 + systemRandom.next()));
-      if (session.destroyed) return;
+      if (connection.closed) return;
       for (const agent of this.agents) agent.sendUsage();
     }
   }

@@ -2,9 +2,11 @@ import type * as http2 from 'node:http2';
 
 /** Bytes before each message: a flag and the length. */
 const PREFIX_BYTES = 5;
+/** Path of a method of the coordinator. */
+export const pathOf = (method: string): string => `/cloudless.api.CoordinatorService/${method}`;
 const headers = (method: string): http2.OutgoingHttpHeaders => ({
   ':method': 'POST',
-  ':path': `/cloudless.api.CoordinatorService/${method}`,
+  ':path': pathOf(method),
   'content-type': 'application/grpc+proto',
   te: 'trailers',
 });
@@ -42,11 +44,6 @@ export class FrameReader {
   }
 }
 
-/** Opens a call of the coordinator, of which both sides stream. */
-export function openCall(session: http2.ClientHttp2Session, method: string) {
-  return session.request(headers(method), { endStream: false });
-}
-
 /**
  * Makes a unary call.
  * @throws Error with the status of the call when there is no response message.
@@ -57,7 +54,7 @@ export function callUnary(
   request: Uint8Array,
 ): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const call = openCall(session, method);
+    const call = session.request(headers(method), { endStream: false });
     const reader = new FrameReader();
     let response: Uint8Array | undefined;
     let status = 'no status';

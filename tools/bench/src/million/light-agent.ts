@@ -1,18 +1,23 @@
 import type * as http2 from 'node:http2';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { create, fromBinary, toBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   AgentMessageSchema,
-  CoordinatorMessageSchema,
   EnrollNodeRequestSchema,
   EnrollNodeResponseSchema,
+  MessageWriter,
   ReplicaStatus_Phase as Phase,
-  type ReplicaReportSchema,
-  type Order,
   type Welcome,
 } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
-import { FrameReader, callUnary, openCall, toFrames } from './grpc-stream.js';
+import type { FrameConnection, FrameStream } from './frame-connection.js';
+import { FrameReader, callUnary, pathOf, toFrames } from './grpc-stream.js';
+import {
+  decodeCoordinatorMessage,
+  encodeInventoryMessage,
+  encodeReportMessage,
+  type LightOrder,
+  type LightReport,
+} from './session-codec.js';
 
 /** Reports in one message of an inventory, far below its limit of 256 KiB. */
 const REPORTS_PER_INVENTORY = 1_000;
@@ -28,7 +33,10 @@ const hasEnded = (replica: LightReplica | undefined): boolean =>
   replica !== undefined && replica.phase !== Phase.RUNNING;
 
 type MessageInit = MessageInitShape<typeof AgentMessageSchema>;
-type ReportInit = MessageInitShape<typeof ReplicaReportSchema>;
+const encode = (message: MessageInit): Uint8Array =>
+  toBinary(AgentMessageSchema, create(AgentMessageSchema, message));
+/** For all agents of the process. */
+const writer = new MessageWriter();
 const GIB = 1024n ** 3n;
 
 /** Counts that all agents of the process share. */
@@ -59,13 +67,13 @@ export class LightAgent {
   /** All replicas, including those that have stopped and are not forgotten. */
   private readonly replicas = new Map<string, LightReplica>();
   private clusterId = '';
-  private call: http2.ClientHttp2Stream | undefined;
+  private stream: FrameStream | undefined;
   private isAdmitted = false;
   private runningReplicas = 0;
   /** Running replicas by version of the template; entries may be 0. */
   readonly runningByVersion = new Map<number, number>();
   private highestEpoch = 0n;
-  private readonly startedAt = timestampFromMs(systemClock.wallTime());
+  private readonly startedAtMs = systemClock.wallTime();
 
   constructor(private readonly options: LightAgentOptions) {}
 
@@ -74,8 +82,11 @@ export class LightAgent {
     return this.runningReplicas;
   }
 
+  get isEnrolled(): boolean {
+    return this.clusterId !== '';
+  }
+
   async enroll(session: http2.ClientHttp2Session): Promise<void> {
-    if (this.clusterId !== '') return;
     const { nodeId } = this.options;
     const request = create(EnrollNodeRequestSchema, { nodeId, instanceId: nodeId.padEnd(16, 'x') });
     const response = await callUnary(
@@ -90,43 +101,39 @@ export class LightAgent {
    * Opens a session over a connection: sends Hello and the inventory. Resolves when the session has
    * ended.
    */
-  runSession(session: http2.ClientHttp2Session): Promise<void> {
-    const call = openCall(session, 'Session');
+  runSession(connection: FrameConnection): Promise<void> {
     const reader = new FrameReader();
-    this.call = call;
-    call.on('data', (chunk: Buffer) => {
-      this.options.counts.bytesReceived += chunk.length;
-      this.handleMessages(reader.read(chunk));
-    });
-    call.on('error', () => undefined);
-    call.on('end', () => call.close());
-    const ended = new Promise<void>((resolve) => {
-      call.on('close', () => {
-        if (this.isAdmitted) this.options.counts.admitted -= 1;
-        this.isAdmitted = false;
-        if (this.call === call) this.call = undefined;
-        resolve();
+    return new Promise((resolve) => {
+      const stream = connection.open(pathOf('Session'), {
+        onData: (data) => {
+          this.options.counts.bytesReceived += data.length;
+          this.handleMessages(reader.read(data));
+        },
+        onEnd: () => {
+          if (this.isAdmitted) this.options.counts.admitted -= 1;
+          this.isAdmitted = false;
+          this.stream = undefined;
+          resolve();
+        },
       });
+      this.stream = stream;
+      this.send([this.encodeHello(), ...this.encodeInventory()]);
     });
-    this.send([this.createHello(), ...this.createInventory()]);
-    return ended;
   }
 
   /** Sends a measurement, as real agents do at each usage interval. */
   sendUsage(): void {
     if (!this.isAdmitted) return;
     const usage = { cpuMillis: 100, memoryBytes: 1_000_000_000n };
-    this.send([{ message: { case: 'usage', value: { usage } } }]);
+    this.send([encode({ message: { case: 'usage', value: { usage } } })]);
   }
 
   private handleMessages(messages: readonly Uint8Array[]): void {
-    const reports: MessageInit[] = [];
+    const reports: Uint8Array[] = [];
     for (const bytes of messages) {
-      const { message } = fromBinary(CoordinatorMessageSchema, bytes);
-      if (message.case === 'order') {
-        const value = this.handleOrder(message.value);
-        if (value !== undefined) reports.push({ message: { case: 'report', value } });
-      } else if (message.case === 'welcome') {
+      const { order, message } = decodeCoordinatorMessage(bytes);
+      if (order !== undefined) reports.push(encodeReportMessage(writer, this.handleOrder(order)));
+      else if (message.case === 'welcome') {
         this.highestEpoch = message.value.epoch;
         this.options.onWelcome(message.value);
       } else if (message.case === 'admitted' && !this.isAdmitted) {
@@ -139,29 +146,28 @@ export class LightAgent {
   }
 
   /** Carries out an order at once. Returns the report that acknowledges the order. */
-  private handleOrder({
-    replicaId,
-    workloadUid,
-    orderRevision,
-    order,
-  }: Order): ReportInit | undefined {
+  private handleOrder(order: LightOrder): LightReport {
+    const { replicaId, orderRevision, kind } = order;
     const { counts } = this.options;
     const held = this.replicas.get(replicaId);
     if (held !== undefined && held.orderRevision >= orderRevision) counts.repeatedOrders += 1;
-    if (order.case === 'forget') {
+    if (kind === 'forget') {
       counts.forgetOrders += 1;
       if (held?.phase === Phase.RUNNING) this.countRunning(held.version, -1);
       this.replicas.delete(replicaId);
-      return { replicaId, workloadUid, orderRevision, phase: Phase.STOPPED, forgotten: true };
+      const { workloadUid } = order;
+      const phase = Phase.STOPPED;
+      return { replicaId, workloadUid, orderRevision, phase, ready: false, forgotten: true };
     }
-    if (order.case === 'start') counts.startOrders += 1;
+    if (kind === 'start') counts.startOrders += 1;
     else counts.stopOrders += 1;
-    const phase = order.case === 'start' && !hasEnded(held) ? Phase.RUNNING : Phase.STOPPED;
-    const version = held?.version ?? (order.case === 'start' ? order.value.version : 0);
+    const phase = kind === 'start' && !hasEnded(held) ? Phase.RUNNING : Phase.STOPPED;
+    const version = held?.version ?? order.version;
     if (held?.phase === Phase.RUNNING && phase !== Phase.RUNNING) this.countRunning(version, -1);
     if (held?.phase !== Phase.RUNNING && phase === Phase.RUNNING) this.countRunning(version, 1);
-    this.replicas.set(replicaId, { uid: workloadUid, version, orderRevision, phase });
-    return this.createReport(replicaId);
+    const replica = { uid: order.workloadUid, version, orderRevision, phase };
+    this.replicas.set(replicaId, replica);
+    return this.createReport(replicaId, replica);
   }
 
   private countRunning(version: number, change: number): void {
@@ -170,23 +176,23 @@ export class LightAgent {
     runningByVersion.set(version, (runningByVersion.get(version) ?? 0) + change);
   }
 
-  private createReport(replicaId: string): ReportInit | undefined {
-    const replica = this.replicas.get(replicaId);
-    if (replica === undefined) return undefined;
-    const { uid, orderRevision, phase } = replica;
-    const ended = phase !== Phase.RUNNING;
+  private createReport(
+    replicaId: string,
+    { uid, orderRevision, phase }: LightReplica,
+  ): LightReport {
+    const isRunning = phase === Phase.RUNNING;
     return {
       replicaId,
       workloadUid: uid,
       orderRevision,
       phase,
-      ready: !ended,
-      containerId: `process-${replicaId}`,
-      container: { pid: ended ? 0 : 4_242, startedAt: this.startedAt, runtime: 'process' },
+      ready: isRunning,
+      forgotten: false,
+      container: { pid: isRunning ? 4_242 : 0, startedAtMs: this.startedAtMs },
     };
   }
 
-  private createHello(): MessageInit {
+  private encodeHello(): Uint8Array {
     const { nodeId, zone, maxReplicas } = this.options;
     const value = {
       protocolMin: 1,
@@ -206,25 +212,23 @@ export class LightAgent {
       architecture: 'x64',
       operatingSystem: 'linux',
     };
-    return { message: { case: 'hello', value } };
+    return encode({ message: { case: 'hello', value } });
   }
 
-  private *createInventory(): Generator<MessageInit> {
-    const reports = [...this.replicas.keys()].flatMap((id) => this.createReport(id) ?? []);
+  private *encodeInventory(): Generator<Uint8Array> {
+    const reports = [...this.replicas].map(([id, replica]) => this.createReport(id, replica));
     for (let first = 0; ; first += REPORTS_PER_INVENTORY) {
       const last = first + REPORTS_PER_INVENTORY >= reports.length;
-      const replicas = reports.slice(first, first + REPORTS_PER_INVENTORY);
-      yield { message: { case: 'inventory', value: { replicas, last } } };
+      const part = reports.slice(first, first + REPORTS_PER_INVENTORY);
+      yield encodeInventoryMessage(writer, part, last);
       if (last) return;
     }
   }
 
-  private send(messages: readonly MessageInit[]): void {
-    if (messages.length === 0 || this.call === undefined || this.call.destroyed) return;
-    const frames = toFrames(
-      messages.map((message) => toBinary(AgentMessageSchema, create(AgentMessageSchema, message))),
-    );
+  private send(messages: readonly Uint8Array[]): void {
+    if (messages.length === 0 || this.stream === undefined) return;
+    const frames = toFrames(messages);
     this.options.counts.bytesSent += frames.length;
-    this.call.write(frames);
+    this.stream.write(frames);
   }
 }

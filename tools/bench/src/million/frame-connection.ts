@@ -1,0 +1,287 @@
+import * as net from 'node:net';
+import { once } from 'node:events';
+import {
+  DEFAULT_WINDOW,
+  FLAG_ACK,
+  FLAG_END_STREAM,
+  FrameType,
+  HEAD_BYTES,
+  LARGEST_WINDOW,
+  MAX_PAYLOAD,
+  SETTING_INITIAL_WINDOW_SIZE,
+  decodeSettings,
+  encodeClientStart,
+  encodeFrame,
+  encodeHeaders,
+  encodeWindowUpdate,
+  withoutPadding,
+  writeHead,
+} from './http2-frames.js';
+
+const INITIAL_OUTPUT_BYTES = 64 * 1024;
+const EMPTY = Buffer.alloc(0);
+/** Code of RST_STREAM. */
+const NO_ERROR = Buffer.alloc(4);
+
+/** What a stream of a {@link FrameConnection} calls. */
+export interface StreamHandler {
+  /** @param data - Shares the memory of what was read. */
+  readonly onData: (data: Buffer) => void;
+  /** The peer has ended or reset the stream, or the connection is gone. Called once. */
+  readonly onEnd: () => void;
+}
+
+/**
+ * A client connection of HTTP/2 in plaintext for a load generator: many streams that stay open, each
+ * with small messages in both directions. What is sent while one piece of input is handled leaves in
+ * one write. `node:http2` takes ten times the CPU for each message, so that agents in one process
+ * would take as much of the machine as the coordinator that is measured. Header fields of the peer
+ * are not read.
+ */
+export class FrameConnection {
+  private readonly streams = new Map<number, FrameStream>();
+  private nextStream = 1;
+  private rest: Buffer = EMPTY;
+  /** Frames that leave with the next {@link flush}. */
+  private output = Buffer.allocUnsafe(INITIAL_OUTPUT_BYTES);
+  private outputBytes = 0;
+  private isFlushScheduled = false;
+  /** Bytes of data that the peer still accepts on the connection. */
+  private window = DEFAULT_WINDOW;
+  /** The same for a new stream. */
+  private streamWindow = DEFAULT_WINDOW;
+  /** Bytes of data that arrived since the last WINDOW_UPDATE of the connection. */
+  private unacknowledgedBytes = 0;
+  private isClosed = false;
+
+  private constructor(
+    private readonly socket: net.Socket,
+    private readonly authority: string,
+  ) {
+    socket.setNoDelay(true);
+    socket.on('data', (chunk: Buffer) => this.receive(chunk));
+    socket.on('error', () => undefined);
+    socket.on('close', () => this.endAll());
+    socket.write(encodeClientStart());
+  }
+
+  /**
+   * @param url - Such as `http://127.0.0.1:7400`.
+   * @throws Error of the socket when there is no connection.
+   */
+  static async connect(url: string): Promise<FrameConnection> {
+    const { hostname, port, host } = new URL(url);
+    const socket = net.connect(Number(port), hostname);
+    await once(socket, 'connect');
+    return new FrameConnection(socket, host);
+  }
+
+  /** True once the connection is gone. */
+  get closed(): boolean {
+    return this.isClosed;
+  }
+
+  /** Resolves when the connection is gone. */
+  async waitForClose(): Promise<void> {
+    if (!this.isClosed) await once(this.socket, 'close');
+  }
+
+  /** Opens a stream of gRPC. */
+  open(path: string, handler: StreamHandler): FrameStream {
+    const id = this.nextStream;
+    this.nextStream += 2;
+    const stream = new FrameStream(this, id, this.streamWindow, handler);
+    this.streams.set(id, stream);
+    const fields = new Map([
+      [':method', 'POST'],
+      [':scheme', 'http'],
+      [':path', path],
+      [':authority', this.authority],
+      ['content-type', 'application/grpc+proto'],
+      ['te', 'trailers'],
+    ]);
+    this.append(encodeHeaders(id, fields));
+    return stream;
+  }
+
+  ping(): void {
+    this.append(encodeFrame(FrameType.PING, 0, 0, Buffer.alloc(8)));
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+
+  /**
+   * Sends as much data of a stream as both windows permit.
+   * @returns Number of bytes sent.
+   */
+  sendData(stream: number, streamWindow: number, data: Uint8Array): number {
+    const permitted = Math.min(data.length, streamWindow, this.window);
+    for (let start = 0; start < permitted; start += MAX_PAYLOAD) {
+      const length = Math.min(MAX_PAYLOAD, permitted - start);
+      this.reserve(HEAD_BYTES + length);
+      writeHead(this.output, this.outputBytes, length, FrameType.DATA, 0, stream);
+      this.output.set(data.subarray(start, start + length), this.outputBytes + HEAD_BYTES);
+      this.outputBytes += HEAD_BYTES + length;
+    }
+    this.window -= permitted;
+    return permitted;
+  }
+
+  private receive(chunk: Buffer): void {
+    this.isFlushScheduled = true;
+    const bytes = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
+    let at = 0;
+    while (bytes.length - at >= HEAD_BYTES) {
+      const end = at + HEAD_BYTES + bytes.readUIntBE(at, 3);
+      if (end > bytes.length) break;
+      const type = bytes[at + 3] as number;
+      const flags = bytes[at + 4] as number;
+      const stream = bytes.readUInt32BE(at + 5) & LARGEST_WINDOW;
+      this.handleFrame(type, flags, stream, bytes.subarray(at + HEAD_BYTES, end));
+      at = end;
+    }
+    this.rest = at === bytes.length ? EMPTY : bytes.subarray(at);
+    this.flush();
+  }
+
+  private handleFrame(type: number, flags: number, id: number, payload: Buffer): void {
+    switch (type) {
+      case FrameType.DATA:
+        this.acknowledge(payload.length);
+        this.streams.get(id)?.handler.onData(withoutPadding(flags, payload));
+        if ((flags & FLAG_END_STREAM) !== 0) this.endBoth(id);
+        return;
+      case FrameType.HEADERS:
+        if ((flags & FLAG_END_STREAM) !== 0) this.endBoth(id);
+        return;
+      case FrameType.RST_STREAM:
+        return this.end(id);
+      case FrameType.SETTINGS:
+        if ((flags & FLAG_ACK) === 0) this.applySettings(payload);
+        return;
+      case FrameType.PING:
+        if ((flags & FLAG_ACK) === 0)
+          this.append(encodeFrame(FrameType.PING, FLAG_ACK, 0, payload));
+        return;
+      case FrameType.GOAWAY:
+        return void this.socket.end();
+      case FrameType.WINDOW_UPDATE:
+        return this.widen(id, payload.readUInt32BE(0));
+    }
+  }
+
+  /** Permits the peer to send more once it has used half of the window of the connection. */
+  private acknowledge(bytes: number): void {
+    this.unacknowledgedBytes += bytes;
+    if (this.unacknowledgedBytes < LARGEST_WINDOW / 2) return;
+    this.append(encodeWindowUpdate(0, this.unacknowledgedBytes));
+    this.unacknowledgedBytes = 0;
+  }
+
+  private applySettings(payload: Buffer): void {
+    const window = decodeSettings(payload).get(SETTING_INITIAL_WINDOW_SIZE);
+    if (window !== undefined) {
+      const change = window - this.streamWindow;
+      this.streamWindow = window;
+      for (const stream of this.streams.values()) stream.widen(change);
+    }
+    this.append(encodeFrame(FrameType.SETTINGS, FLAG_ACK, 0, EMPTY));
+  }
+
+  private widen(id: number, bytes: number): void {
+    if (id !== 0) return this.streams.get(id)?.widen(bytes);
+    this.window += bytes;
+    for (const stream of this.streams.values()) stream.sendWaiting();
+  }
+
+  /** Ends the own side of a stream as well, whose other side the peer has ended. */
+  private endBoth(id: number): void {
+    this.append(encodeFrame(FrameType.RST_STREAM, 0, id, NO_ERROR));
+    this.end(id);
+  }
+
+  private end(id: number): void {
+    const stream = this.streams.get(id);
+    if (!this.streams.delete(id)) return;
+    stream?.handler.onEnd();
+  }
+
+  private endAll(): void {
+    this.isClosed = true;
+    for (const id of [...this.streams.keys()]) this.end(id);
+  }
+
+  private append(frame: Buffer): void {
+    this.reserve(frame.length);
+    frame.copy(this.output, this.outputBytes);
+    this.outputBytes += frame.length;
+  }
+
+  /** Makes room for a frame, and sees to it that the frame leaves. */
+  private reserve(bytes: number): void {
+    if (!this.isFlushScheduled) {
+      this.isFlushScheduled = true;
+      setImmediate(() => this.flush());
+    }
+    if (this.outputBytes + bytes <= this.output.length) return;
+    const larger = Buffer.allocUnsafe(2 * (this.outputBytes + bytes));
+    this.output.copy(larger, 0, 0, this.outputBytes);
+    this.output = larger;
+  }
+
+  private flush(): void {
+    this.isFlushScheduled = false;
+    if (this.outputBytes === 0 || this.isClosed) return;
+    // The socket keeps what it cannot send at once, so it needs bytes of its own.
+    this.socket.write(Buffer.from(this.output.subarray(0, this.outputBytes)));
+    this.outputBytes = 0;
+  }
+}
+
+/** One stream of a {@link FrameConnection}. */
+export class FrameStream {
+  /** What the windows did not permit to send yet. */
+  private waiting: Buffer = EMPTY;
+  private isEnded = false;
+  readonly handler: StreamHandler;
+
+  constructor(
+    private readonly connection: FrameConnection,
+    private readonly id: number,
+    private window: number,
+    handler: StreamHandler,
+  ) {
+    this.handler = {
+      onData: handler.onData,
+      onEnd: () => {
+        this.isEnded = true;
+        handler.onEnd();
+      },
+    };
+  }
+
+  /** Sends data; what is sent after the end of the stream is dropped. */
+  write(data: Uint8Array): void {
+    if (this.isEnded) return;
+    const sent = this.waiting.length === 0 ? this.sendNow(data) : 0;
+    if (sent < data.length) this.waiting = Buffer.concat([this.waiting, data.subarray(sent)]);
+  }
+
+  /** Changes the number of bytes that the peer accepts, also by a negative number. */
+  widen(bytes: number): void {
+    this.window += bytes;
+    this.sendWaiting();
+  }
+
+  sendWaiting(): void {
+    if (this.waiting.length > 0) this.waiting = this.waiting.subarray(this.sendNow(this.waiting));
+  }
+
+  private sendNow(data: Uint8Array): number {
+    const sent = this.connection.sendData(this.id, Math.max(0, this.window), data);
+    this.window -= sent;
+    return sent;
+  }
+}
