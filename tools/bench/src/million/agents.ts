@@ -78,11 +78,12 @@ class AgentGroup {
   private async runConnection(coordinator: string): Promise<void> {
     await this.enroll(coordinator);
     const connection = await FrameConnection.connect(coordinator);
+    if (this.isLost) return connection.destroy();
     this.connection = connection;
     void this.keepLeases(connection);
     void this.sendUsage(connection);
     for (const agent of this.agents) void this.keepSession(agent, connection);
-    await connection.waitForClose();
+    await connection.whenClosed;
     this.connection = undefined;
   }
 
@@ -90,6 +91,7 @@ class AgentGroup {
     const agents = this.agents.filter((agent) => !agent.isEnrolled);
     if (agents.length === 0) return;
     const session = http2.connect(coordinator);
+    session.on('error', () => undefined);
     try {
       await once(session, 'connect');
       for (const agent of agents) await agent.enroll(session);

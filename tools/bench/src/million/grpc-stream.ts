@@ -25,9 +25,11 @@ export function toFrames(messages: readonly Uint8Array[]): Buffer {
   return frames;
 }
 
+const NO_BYTES = Buffer.alloc(0);
+
 /** Splits the bytes of a gRPC stream into messages. */
 export class FrameReader {
-  private rest: Buffer = Buffer.alloc(0);
+  private rest: Buffer = NO_BYTES;
 
   /** Returns the messages that are complete with this chunk. They share its memory. */
   read(chunk: Buffer): readonly Uint8Array[] {
@@ -39,7 +41,7 @@ export class FrameReader {
       messages.push(bytes.subarray(PREFIX_BYTES, end));
       bytes = bytes.subarray(end);
     }
-    this.rest = bytes;
+    this.rest = bytes.length === 0 ? NO_BYTES : bytes;
     return messages;
   }
 }

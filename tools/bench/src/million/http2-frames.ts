@@ -2,8 +2,8 @@
 // @see https://www.rfc-editor.org/rfc/rfc9113#section-4
 // @see https://www.rfc-editor.org/rfc/rfc7541#section-6
 
-/** Bytes of the head of a frame: length, type, flags and stream. */
-export const HEAD_BYTES = 9;
+/** Bytes of the header of a frame: length, type, flags and stream. */
+export const HEADER_BYTES = 9;
 /** Flow-control window of a stream or connection before any change, bytes. */
 export const DEFAULT_WINDOW = 65_535;
 /** Largest flow-control window, bytes. */
@@ -21,23 +21,27 @@ export const FrameType = {
   WINDOW_UPDATE: 8,
 } as const;
 
-/** Of SETTINGS and PING. */
+/** Flag of SETTINGS and PING. */
 export const FLAG_ACK = 1;
-/** Of DATA and HEADERS. */
+/** Flag of DATA and HEADERS. */
 export const FLAG_END_STREAM = 1;
-/** Of HEADERS. */
+/** Flag of HEADERS. */
 const FLAG_END_HEADERS = 4;
-/** Of DATA. */
+/** Flag of DATA. */
 const FLAG_PADDED = 8;
 
-export const SETTING_HEADER_TABLE_SIZE = 1;
-export const SETTING_ENABLE_PUSH = 2;
+const SETTING_HEADER_TABLE_SIZE = 1;
+const SETTING_ENABLE_PUSH = 2;
 export const SETTING_INITIAL_WINDOW_SIZE = 4;
 
-const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
+/** Bits of a stream id and of an increment; the bit above them is reserved. */
+const VALUE_MASK = 2 ** 31 - 1;
 
-/** Writes the head of a frame. */
-export function writeHead(
+/** What a client sends before its first frame. */
+export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
+
+/** Writes the header of a frame. */
+export function writeHeader(
   into: Buffer,
   at: number,
   length: number,
@@ -53,10 +57,41 @@ export function writeHead(
 
 /** Returns a whole frame. */
 export function encodeFrame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
-  const frame = Buffer.allocUnsafe(HEAD_BYTES + payload.length);
-  writeHead(frame, 0, payload.length, type, flags, stream);
-  payload.copy(frame, HEAD_BYTES);
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length);
+  writeHeader(frame, 0, payload.length, type, flags, stream);
+  payload.copy(frame, HEADER_BYTES);
   return frame;
+}
+
+/** Splits the bytes of a connection into frames. */
+export class FrameSplitter {
+  private rest: Buffer = Buffer.alloc(0);
+
+  /**
+   * Calls `handle` for each frame that is complete with this chunk.
+   * @param handle - Gets the payload as a part of the chunk, without a copy.
+   */
+  read(
+    chunk: Buffer,
+    handle: (type: number, flags: number, stream: number, payload: Buffer) => void,
+  ): void {
+    const bytes = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
+    let at = 0;
+    while (bytes.length - at >= HEADER_BYTES) {
+      const end = at + HEADER_BYTES + bytes.readUIntBE(at, 3);
+      if (end > bytes.length) break;
+      const stream = bytes.readUInt32BE(at + 5) & VALUE_MASK;
+      const payload = bytes.subarray(at + HEADER_BYTES, end);
+      handle(bytes[at + 3] as number, bytes[at + 4] as number, stream, payload);
+      at = end;
+    }
+    this.rest = at === bytes.length ? Buffer.alloc(0) : bytes.subarray(at);
+  }
+}
+
+/** Returns by how many bytes a WINDOW_UPDATE frame widens a window. */
+export function decodeWindowUpdate(payload: Buffer): number {
+  return payload.readUInt32BE(0) & VALUE_MASK;
 }
 
 export function encodeWindowUpdate(stream: number, bytes: number): Buffer {
@@ -66,25 +101,29 @@ export function encodeWindowUpdate(stream: number, bytes: number): Buffer {
 }
 
 /**
- * What a client sends first. The peer may send as much as it wants before it waits for a
- * WINDOW_UPDATE, and may not refer to header fields of earlier messages.
+ * Returns what a client sends first: the largest windows, so that the peer need not wait for a
+ * WINDOW_UPDATE before 2 GiB, and no table of earlier header fields.
  */
 export function encodeClientStart(): Buffer {
-  const settings = [
-    [SETTING_HEADER_TABLE_SIZE, 0],
-    [SETTING_ENABLE_PUSH, 0],
-    [SETTING_INITIAL_WINDOW_SIZE, LARGEST_WINDOW],
-  ] as const;
+  return Buffer.concat([
+    PREFACE,
+    encodeSettings([
+      [SETTING_HEADER_TABLE_SIZE, 0],
+      [SETTING_ENABLE_PUSH, 0],
+      [SETTING_INITIAL_WINDOW_SIZE, LARGEST_WINDOW],
+    ]),
+    encodeWindowUpdate(0, LARGEST_WINDOW - DEFAULT_WINDOW),
+  ]);
+}
+
+/** Returns a SETTINGS frame with pairs of number and value. */
+export function encodeSettings(settings: readonly (readonly [number, number])[]): Buffer {
   const payload = Buffer.allocUnsafe(settings.length * 6);
   settings.forEach(([id, value], index) => {
     payload.writeUInt16BE(id, index * 6);
     payload.writeUInt32BE(value, index * 6 + 2);
   });
-  return Buffer.concat([
-    PREFACE,
-    encodeFrame(FrameType.SETTINGS, 0, 0, payload),
-    encodeWindowUpdate(0, LARGEST_WINDOW - DEFAULT_WINDOW),
-  ]);
+  return encodeFrame(FrameType.SETTINGS, 0, 0, payload);
 }
 
 /** Returns the settings of a SETTINGS frame by number. */
@@ -102,16 +141,19 @@ export function withoutPadding(flags: number, payload: Buffer): Buffer {
     : payload.subarray(1, payload.length - (payload[0] as number));
 }
 
-/** Returns the HEADERS frame of a call that streams; names and values have at most 126 bytes. */
+/** A field with a literal name, which the peer does not add to its table. */
+const LITERAL_WITHOUT_INDEXING = Buffer.of(0);
+
+/**
+ * Returns the HEADERS frame of a streaming call.
+ * @param fields - Names and values of at most 126 bytes.
+ */
 export function encodeHeaders(stream: number, fields: ReadonlyMap<string, string>): Buffer {
   const parts: Buffer[] = [];
   for (const [name, value] of fields)
-    parts.push(LITERAL_NEVER_STORED, encodeText(name), encodeText(value));
+    parts.push(LITERAL_WITHOUT_INDEXING, encodeText(name), encodeText(value));
   return encodeFrame(FrameType.HEADERS, FLAG_END_HEADERS, stream, Buffer.concat(parts));
 }
-
-/** A field with a literal name that the peer does not add to its table. */
-const LITERAL_NEVER_STORED = Buffer.of(0);
 
 function encodeText(text: string): Buffer {
   if (text.length > 126) throw new RangeError(`header field too long: ${text}`);

@@ -3,7 +3,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import {
   AgentMessageSchema,
   CoordinatorMessageSchema,
-  MessageWriter,
+  type MessageWriter,
   type CoordinatorMessage,
   type ReplicaStatus_Phase,
 } from '@cloudless/api';
@@ -40,15 +40,17 @@ export type DecodedMessage =
 /**
  * Decodes a message of the coordinator. Orders are read field by field, because an order for each
  * replica is most of what agents receive.
+ * @throws Error for an order that is neither a start, a stop nor a forget order: the benchmark would
+ *   wait for its report for ever.
  */
 export function decodeCoordinatorMessage(bytes: Uint8Array): DecodedMessage {
   const reader = new BinaryReader(bytes);
-  const [field] = reader.tag();
+  const [field] = reader.pos < reader.len ? reader.tag() : [0];
   if (field !== orderField) return { message: fromBinary(CoordinatorMessageSchema, bytes).message };
   return { order: readOrder(reader, reader.uint32() + reader.pos) };
 }
 
-/** Reads a message of type Order. */
+/** Reads a message of type Order; the numbers are those of its fields. */
 function readOrder(reader: BinaryReader, end: number): LightOrder {
   const order = { replicaId: '', workloadUid: '', orderRevision: 0n, version: 0 };
   let kind: LightOrder['kind'] | undefined;
@@ -70,7 +72,7 @@ function readOrder(reader: BinaryReader, end: number): LightOrder {
   return { ...order, kind };
 }
 
-/** Reads `version` of a message of type StartOrder. */
+/** Reads field 3, `version`, of a message of type StartOrder. */
 function readVersion(reader: BinaryReader, end: number): number {
   let version = 0;
   while (reader.pos < end) {
@@ -106,7 +108,10 @@ export function encodeInventoryMessage(
   return writer.finish();
 }
 
-/** Writes the fields of a message of type ReplicaReport. */
+/**
+ * Writes the fields of a message of type ReplicaReport, by their numbers; field 30 is a message of
+ * type ContainerFacts.
+ */
 function writeReport(writer: MessageWriter, report: LightReport): void {
   const { container } = report;
   writer.string(1, report.replicaId);
