@@ -1,5 +1,6 @@
 import type { Event } from '@cloudless/api';
 import { toNameKeyId } from '../records/records.js';
+import { ReplicaIdMap } from './replica-id-map.js';
 
 /** The workload or node that an event is about as a whole. */
 export type EventSubject =
@@ -11,7 +12,7 @@ export type EventSubject =
  * or node, so that a new event can name its cause; and all audit records about secrets, by secret.
  */
 export class EventIndex {
-  private readonly byReplica = new Map<string, Event>();
+  private readonly byReplica = new ReplicaIdMap<Event>();
   /** The highest id of an event so far. */
   private newestId = '';
   private readonly bySubject = new Map<string, Event>();
@@ -111,12 +112,19 @@ function toEventKey(event: Event): string | undefined {
   return nodeId === '' ? undefined : `${reason} ${toSubjectKey({ kind: 'node', nodeId })}`;
 }
 
-function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
+/** What {@link keepNewest} and {@link deleteIfSame} need of a map. */
+interface EventMap {
+  get(key: string): Event | undefined;
+  set(key: string, event: Event): unknown;
+  delete(key: string): unknown;
+}
+
+function keepNewest(map: EventMap, key: string, event: Event): void {
   const known = map.get(key);
   if (known === undefined || known.id <= event.id) map.set(key, event);
 }
 
-function deleteIfSame(map: Map<string, Event>, key: string, event: Event): void {
+function deleteIfSame(map: EventMap, key: string, event: Event): void {
   if (map.get(key)?.id === event.id) map.delete(key);
 }
 

@@ -211,8 +211,11 @@ function parseKeySequence(key: string, start: number): number {
   return isPadded && start > 0 ? parseDigits(key, start) : -1;
 }
 
-/** Reads the number at the end of an id; -1 for any other text. */
-function parseSequence(id: string, start: number): number {
+/**
+ * Reads the sequence number at the end of the id of a replica, from the index `start` on; -1 for any
+ * other text, also for a number with leading zeros.
+ */
+export function parseSequence(id: string, start: number): number {
   const digits = id.length - start;
   const isNumber = digits > 0 && start > 0 && (digits === 1 || id[start] !== '0');
   return isNumber ? parseDigits(id, start) : -1;
