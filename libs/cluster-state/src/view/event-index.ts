@@ -112,7 +112,7 @@ function toEventKey(event: Event): string | undefined {
   return nodeId === '' ? undefined : `${reason} ${toSubjectKey({ kind: 'node', nodeId })}`;
 }
 
-/** What {@link keepNewest} and {@link deleteIfSame} need of a map. */
+/** The part of `Map` that {@link ReplicaIdMap} has as well. */
 interface EventMap {
   get(key: string): Event | undefined;
   set(key: string, event: Event): unknown;

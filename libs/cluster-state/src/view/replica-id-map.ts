@@ -1,32 +1,38 @@
 import { parseSequence } from './replica-table.js';
 
 /**
- * A map by the id of a replica (`<uid>-<sequence>`), in one map for each workload. Changes come
- * workload by workload, so the maps in use stay in the caches of the processor; in one map of all
- * replicas of a large cluster, almost every look-up reads from memory.
+ * Values by replica id (`<uid>-<sequence>`), grouped by workload. Changes come workload by
+ * workload, so the groups in use stay in the caches of the processor; in one map of all replicas of
+ * a large cluster, almost every look-up reads from memory. A group is a `Map`, because values are
+ * set in any order of the sequence numbers.
  */
 export class ReplicaIdMap<Value> {
   /** By uid of the workload, then by sequence number; no map is empty. */
   private readonly groups = new Map<string, Map<number, Value>>();
-  /** Values of ids that are no uid and sequence number. */
+  /** Values of ids without a uid and a sequence number. */
   private readonly irregular = new Map<string, Value>();
   /** The group that was used last, and its uid. */
   private lastUid: string | undefined;
   private lastGroup: Map<number, Value> | undefined;
 
+  /** Number of workloads with a value. */
+  get workloadCount(): number {
+    return this.groups.size;
+  }
+
   get(id: string): Value | undefined {
-    const sequence = parseSequence(id, id.lastIndexOf('-') + 1);
+    const sequence = sequenceOf(id);
     return sequence < 0 ? this.irregular.get(id) : this.findGroup(id)?.get(sequence);
   }
 
   set(id: string, value: Value): void {
-    const sequence = parseSequence(id, id.lastIndexOf('-') + 1);
+    const sequence = sequenceOf(id);
     if (sequence < 0) this.irregular.set(id, value);
     else (this.findGroup(id) ?? this.addGroup(id)).set(sequence, value);
   }
 
   delete(id: string): void {
-    const sequence = parseSequence(id, id.lastIndexOf('-') + 1);
+    const sequence = sequenceOf(id);
     if (sequence < 0) {
       this.irregular.delete(id);
       return;
@@ -55,4 +61,5 @@ export class ReplicaIdMap<Value> {
   }
 }
 
+const sequenceOf = (id: string): number => parseSequence(id, id.lastIndexOf('-') + 1);
 const uidOf = (id: string): string => id.slice(0, id.lastIndexOf('-'));

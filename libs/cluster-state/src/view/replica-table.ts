@@ -212,8 +212,8 @@ function parseKeySequence(key: string, start: number): number {
 }
 
 /**
- * Reads the sequence number at the end of the id of a replica, from the index `start` on; -1 for any
- * other text, also for a number with leading zeros.
+ * Reads the sequence number of a replica id from the index `start` to the end; -1 for any other
+ * text, for leading zeros, and for a number above 2^53 - 1.
  */
 export function parseSequence(id: string, start: number): number {
   const digits = id.length - start;

@@ -77,6 +77,7 @@ class AgentGroup {
 
   private async runConnection(coordinator: string): Promise<void> {
     await this.enroll(coordinator);
+    if (this.isLost) return;
     const connection = await FrameConnection.connect(coordinator);
     if (this.isLost) return connection.destroy();
     this.connection = connection;
@@ -87,6 +88,10 @@ class AgentGroup {
     this.connection = undefined;
   }
 
+  /**
+   * Enrolls the agents that have not enrolled, over `node:http2`: a {@link FrameConnection} makes
+   * no unary calls.
+   */
   private async enroll(coordinator: string): Promise<void> {
     const agents = this.agents.filter((agent) => !agent.isEnrolled);
     if (agents.length === 0) return;
@@ -94,7 +99,7 @@ class AgentGroup {
     session.on('error', () => undefined);
     try {
       await once(session, 'connect');
-      for (const agent of agents) await agent.enroll(session);
+      for (const agent of agents) if (!this.isLost) await agent.enroll(session);
     } finally {
       session.destroy();
     }

@@ -12,7 +12,6 @@ import {
   encodeFrame,
   encodeSettings,
   encodeWindowUpdate,
-  withoutPadding,
 } from './http2-frames.js';
 
 type OnStream = (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => void;
@@ -28,11 +27,14 @@ async function connectTo(server: net.Server | http2.Http2Server): Promise<FrameC
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as net.AddressInfo;
-  const connection = await FrameConnection.connect(`http://127.0.0.1:${port}`);
   closers.push(async () => {
-    connection.destroy();
     server.close();
     await once(server, 'close');
+  });
+  const connection = await FrameConnection.connect(`http://127.0.0.1:${port}`);
+  closers.unshift(async () => {
+    connection.destroy();
+    await connection.whenClosed;
   });
   return connection;
 }
@@ -50,6 +52,8 @@ async function connectToServer(onStream: OnStream) {
 /** A peer that sends what a test says, and counts the bytes of data on each stream. */
 class RawPeer {
   private readonly dataBytes = new Map<number, number>();
+  /** Streams that the connection has reset. */
+  readonly resets: number[] = [];
   private acknowledged = 0;
   private prefaceBytes = PREFACE.length;
   private wake: () => void = () => undefined;
@@ -66,6 +70,7 @@ class RawPeer {
       input.read(chunk.subarray(start), (type, flags, stream, payload) => {
         if (type === FrameType.DATA)
           this.dataBytes.set(stream, this.countData(stream) + payload.length);
+        else if (type === FrameType.RST_STREAM) this.resets.push(stream);
         else if (type === FrameType.SETTINGS || type === FrameType.PING)
           this.acknowledged += flags & FLAG_ACK;
       });
@@ -242,7 +247,7 @@ describe('flow control of a FrameConnection', () => {
     expect(peer.countData(1)).toBe(80_000);
   });
 
-  it('waits after the peer has made the window of an open stream negative', async () => {
+  it('sends nothing while the window of a stream is negative', async () => {
     const peer = await RawPeer.connect();
     const stream = peer.connection.open('/a', new Received());
     stream.write(Buffer.alloc(50));
@@ -256,33 +261,44 @@ describe('flow control of a FrameConnection', () => {
   });
 });
 
+describe('FrameSplitter', () => {
+  it('reads frames that arrive byte by byte', () => {
+    const input = new FrameSplitter();
+    const read: unknown[] = [];
+    const bytes = Buffer.concat([
+      encodeFrame(FrameType.DATA, 1, 7, Buffer.from('text')),
+      encodeFrame(FrameType.PING, 0, 0, Buffer.alloc(0)),
+    ]);
+    for (const byte of bytes)
+      input.read(Buffer.of(byte), (type, flags, stream, payload) =>
+        read.push([type, flags, stream, payload.toString()]),
+      );
+    expect(read).toEqual([
+      [FrameType.DATA, 1, 7, 'text'],
+      [FrameType.PING, 0, 0, ''],
+    ]);
+  });
+});
+
 describe('input of a FrameConnection', () => {
-  it('reads frames that arrive byte by byte, without their padding', async () => {
+  it('removes the padding of data', async () => {
     const peer = await RawPeer.connect();
     const received = new Received();
     peer.connection.open('/a', received);
     const padded = 8;
     const payload = Buffer.concat([Buffer.of(3), Buffer.from('text'), Buffer.alloc(3)]);
-    const input = new FrameSplitter();
-    const read: string[] = [];
-    for (const byte of encodeFrame(FrameType.DATA, padded, 1, payload))
-      input.read(Buffer.of(byte), (_type, flags, _stream, data) =>
-        read.push(withoutPadding(flags, data).toString()),
-      );
-    expect(read).toEqual(['text']);
     peer.send(encodeFrame(FrameType.DATA, padded, 1, payload));
     await received.waitForText('text');
   });
 
-  it('sends nothing on a stream that the peer has ended', async () => {
+  it('resets a stream that the peer has ended, and sends nothing more', async () => {
     const peer = await RawPeer.connect();
     const received = new Received();
     const stream = peer.connection.open('/a', received);
     await peer.sendAndWait(encodeFrame(FrameType.HEADERS, FLAG_END_STREAM, 1, Buffer.alloc(0)));
-    await peer.sendAndWait(encodeFrame(FrameType.RST_STREAM, 0, 1, Buffer.alloc(4)));
     stream.write(Buffer.from('too late'));
-    await peer.sendAndWait();
-    expect([received.ends, peer.countData(1)]).toEqual([1, 0]);
+    await peer.sendAndWait(encodeFrame(FrameType.RST_STREAM, 0, 1, Buffer.alloc(4)));
+    expect([received.ends, peer.countData(1), peer.resets]).toEqual([1, 0, [1]]);
   });
 
   it.each([

@@ -7,7 +7,6 @@ import {
   FrameSplitter,
   FrameType,
   HEADER_BYTES,
-  LARGEST_WINDOW,
   MAX_PAYLOAD,
   SETTING_INITIAL_WINDOW_SIZE,
   decodeSettings,
@@ -15,7 +14,6 @@ import {
   encodeClientStart,
   encodeFrame,
   encodeHeaders,
-  encodeWindowUpdate,
   withoutPadding,
   writeHeader,
 } from './http2-frames.js';
@@ -36,15 +34,15 @@ export interface StreamHandler {
 /**
  * A plaintext HTTP/2 client connection for a load generator: many streams that stay open, each with
  * small messages in both directions. What is sent while the connection handles one chunk of input
- * leaves in one write. With `node:http2` and generic protobuf, the agents of `million` took 55 to 95
- * µs for each replica, almost as much as the coordinator that is measured; now 10 to 18 µs.
+ * leaves in one write. Why not `node:http2`: docs/performance.md, "The whole path".
  *
- * Left out: the header fields of the peer are not read, a stream receives at most 2 GiB, and the
- * limit of the peer for open streams is not obeyed (128 of the coordinator, and 40 agents).
+ * Limits: header fields of the peer are ignored, a connection and a stream receive at most 2 GiB,
+ * output that the peer does not read is kept without a limit, and the caller opens at most as many
+ * streams as the peer permits (the coordinator permits 128).
  */
 export class FrameConnection {
   private readonly streams = new Map<number, FrameStream>();
-  private nextStream = 1;
+  private nextStreamId = 1;
   private readonly input = new FrameSplitter();
   /** Frames that leave with the next {@link flush}. */
   private output = Buffer.allocUnsafe(INITIAL_OUTPUT_BYTES);
@@ -54,8 +52,6 @@ export class FrameConnection {
   private window = DEFAULT_WINDOW;
   /** Bytes of data that the peer accepts on a new stream. */
   private newStreamWindow = DEFAULT_WINDOW;
-  /** Bytes of data that arrived since the last WINDOW_UPDATE of the connection. */
-  private unacknowledgedBytes = 0;
   private isClosed = false;
   private resolveClosed: () => void = () => undefined;
   /** Resolves when the connection is gone and all streams have ended. */
@@ -90,8 +86,8 @@ export class FrameConnection {
 
   /** Opens a gRPC stream. */
   open(path: string, handler: StreamHandler): FrameStream {
-    const id = this.nextStream;
-    this.nextStream += 2;
+    const id = this.nextStreamId;
+    this.nextStreamId += 2;
     const stream = new FrameStream(this, id, this.newStreamWindow, handler);
     this.streams.set(id, stream);
     const fields = new Map([
@@ -142,12 +138,11 @@ export class FrameConnection {
   private handleFrame(type: number, flags: number, id: number, payload: Buffer): void {
     switch (type) {
       case FrameType.DATA:
-        this.acknowledge(payload.length);
         this.streams.get(id)?.handler.onData(withoutPadding(flags, payload));
-        if ((flags & FLAG_END_STREAM) !== 0) this.endBoth(id);
+        if ((flags & FLAG_END_STREAM) !== 0) this.resetAndEnd(id);
         return;
       case FrameType.HEADERS:
-        if ((flags & FLAG_END_STREAM) !== 0) this.endBoth(id);
+        if ((flags & FLAG_END_STREAM) !== 0) this.resetAndEnd(id);
         return;
       case FrameType.RST_STREAM:
         return this.end(id);
@@ -166,32 +161,24 @@ export class FrameConnection {
     }
   }
 
-  /** Permits the peer to send more once it has used half of the window of the connection. */
-  private acknowledge(bytes: number): void {
-    this.unacknowledgedBytes += bytes;
-    if (this.unacknowledgedBytes < LARGEST_WINDOW / 2) return;
-    this.append(encodeWindowUpdate(0, this.unacknowledgedBytes));
-    this.unacknowledgedBytes = 0;
-  }
-
   private applySettings(payload: Buffer): void {
     const window = decodeSettings(payload).get(SETTING_INITIAL_WINDOW_SIZE);
     if (window !== undefined) {
       const change = window - this.newStreamWindow;
       this.newStreamWindow = window;
-      for (const stream of this.streams.values()) stream.widen(change);
+      for (const stream of this.streams.values()) stream.changeWindow(change);
     }
     this.append(encodeFrame(FrameType.SETTINGS, FLAG_ACK, 0, EMPTY));
   }
 
   private widen(id: number, bytes: number): void {
-    if (id !== 0) return this.streams.get(id)?.widen(bytes);
+    if (id !== 0) return this.streams.get(id)?.changeWindow(bytes);
     this.window += bytes;
     for (const stream of this.streams.values()) stream.sendWaiting();
   }
 
   /** Resets a stream whose other side the peer has ended. */
-  private endBoth(id: number): void {
+  private resetAndEnd(id: number): void {
     this.append(encodeFrame(FrameType.RST_STREAM, 0, id, NO_ERROR));
     this.end(id);
   }
@@ -265,8 +252,11 @@ export class FrameStream {
     this.sendWaiting();
   }
 
-  /** Changes the number of bytes that the peer accepts, also by a negative number. */
-  widen(bytes: number): void {
+  /**
+   * Adds to the number of bytes that the peer accepts; a negative number after a smaller
+   * SETTINGS_INITIAL_WINDOW_SIZE.
+   */
+  changeWindow(bytes: number): void {
     this.window += bytes;
     this.sendWaiting();
   }

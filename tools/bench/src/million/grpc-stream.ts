@@ -11,8 +11,8 @@ const headers = (method: string): http2.OutgoingHttpHeaders => ({
   te: 'trailers',
 });
 
-/** Encodes messages as frames of gRPC, in one buffer. */
-export function toFrames(messages: readonly Uint8Array[]): Buffer {
+/** Encodes messages with their gRPC prefixes, in one buffer. */
+export function encodeMessages(messages: readonly Uint8Array[]): Buffer {
   const size = messages.reduce((sum, message) => sum + PREFIX_BYTES + message.length, 0);
   const frames = Buffer.allocUnsafe(size);
   let offset = 0;
@@ -28,7 +28,7 @@ export function toFrames(messages: readonly Uint8Array[]): Buffer {
 const NO_BYTES = Buffer.alloc(0);
 
 /** Splits the bytes of a gRPC stream into messages. */
-export class FrameReader {
+export class MessageReader {
   private rest: Buffer = NO_BYTES;
 
   /** Returns the messages that are complete with this chunk. They share its memory. */
@@ -57,7 +57,7 @@ export function callUnary(
 ): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const call = session.request(headers(method), { endStream: false });
-    const reader = new FrameReader();
+    const reader = new MessageReader();
     let response: Uint8Array | undefined;
     let status = 'no status';
     call.on('data', (chunk: Buffer) => (response = reader.read(chunk)[0] ?? response));
@@ -69,6 +69,6 @@ export function callUnary(
       if (response === undefined) reject(new Error(`${method}: ${status}`));
       else resolve(response);
     });
-    call.end(toFrames([request]));
+    call.end(encodeMessages([request]));
   });
 }

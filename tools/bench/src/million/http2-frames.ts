@@ -69,7 +69,7 @@ export class FrameSplitter {
 
   /**
    * Calls `handle` for each frame that is complete with this chunk.
-   * @param handle - Gets the payload as a part of the chunk, without a copy.
+   * @param handle - The payload shares memory with the input.
    */
   read(
     chunk: Buffer,

@@ -10,7 +10,7 @@ import {
 } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
 import type { FrameConnection, FrameStream } from './frame-connection.js';
-import { FrameReader, callUnary, pathOf, toFrames } from './grpc-stream.js';
+import { MessageReader, callUnary, pathOf, encodeMessages } from './grpc-stream.js';
 import {
   decodeCoordinatorMessage,
   encodeInventoryMessage,
@@ -35,7 +35,7 @@ const hasEnded = (replica: LightReplica | undefined): boolean =>
 type MessageInit = MessageInitShape<typeof AgentMessageSchema>;
 const encode = (message: MessageInit): Uint8Array =>
   toBinary(AgentMessageSchema, create(AgentMessageSchema, message));
-/** For all agents of the process. */
+/** Shared by all agents: each message is finished before the next one begins. */
 const writer = new MessageWriter();
 const GIB = 1024n ** 3n;
 
@@ -102,7 +102,7 @@ export class LightAgent {
    * ended.
    */
   runSession(connection: FrameConnection): Promise<void> {
-    const reader = new FrameReader();
+    const reader = new MessageReader();
     return new Promise((resolve) => {
       const stream = connection.open(pathOf('Session'), {
         onData: (data) => {
@@ -227,7 +227,7 @@ export class LightAgent {
 
   private send(messages: readonly Uint8Array[]): void {
     if (messages.length === 0 || this.stream === undefined) return;
-    const frames = toFrames(messages);
+    const frames = encodeMessages(messages);
     this.options.counts.bytesSent += frames.length;
     this.stream.write(frames);
   }

@@ -1,4 +1,4 @@
-import { create, toBinary } from '@bufbuild/protobuf';
+import { create, toBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { AgentMessageSchema, CoordinatorMessageSchema, MessageWriter } from '@cloudless/api';
 import {
@@ -19,7 +19,14 @@ const arbOrder = fc.record({
   order: fc.oneof(
     fc.record({
       case: fc.constant('start' as const),
-      value: fc.record({ namespace: arbText, workload: arbText, version: arbVersion }),
+      value: fc.record({
+        namespace: arbText,
+        workload: arbText,
+        version: arbVersion,
+        slot: arbVersion,
+        spec: fc.record({ command: fc.array(arbText, { maxLength: 2 }) }),
+        stopAfter: fc.record({ seconds: arbRevision }),
+      }),
     }),
     fc.record({
       case: fc.constant('stop' as const),
@@ -80,16 +87,19 @@ describe('decodeCoordinatorMessage', () => {
     );
   });
 
-  it('returns every other message as a whole', () => {
-    const message = create(CoordinatorMessageSchema, {
-      message: { case: 'welcome', value: { epoch: 7n } },
-    });
+  it.each<MessageInitShape<typeof CoordinatorMessageSchema>>([
+    { message: { case: 'welcome', value: { epoch: 7n } } },
+    { message: { case: 'admitted', value: {} } },
+    { message: { case: 'reconnectTimes', value: { reconnectSpread: { seconds: 3n } } } },
+    {},
+  ])('returns every other message as a whole: %j', (init) => {
+    const message = create(CoordinatorMessageSchema, init);
     expect(decodeCoordinatorMessage(toBinary(CoordinatorMessageSchema, message))).toEqual({
       message: message.message,
     });
   });
 
-  it('refuses an order that says nothing', () => {
+  it('rejects an order without a kind', () => {
     const message = create(CoordinatorMessageSchema, {
       message: { case: 'order', value: { replicaId: 'web-1' } },
     });
@@ -99,7 +109,7 @@ describe('decodeCoordinatorMessage', () => {
   });
 });
 
-describe('messages of light agents', () => {
+describe('encodeReportMessage and encodeInventoryMessage', () => {
   it('encodes a report as toBinary does', () => {
     fc.assert(
       fc.property(arbReport, (report) => {

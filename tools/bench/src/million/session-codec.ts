@@ -35,18 +35,25 @@ const orderField = CoordinatorMessageSchema.field.order.number;
 /** A message of the coordinator: an order, or any other message. */
 export type DecodedMessage =
   | { readonly order: LightOrder; readonly message?: never }
-  | { readonly order?: never; readonly message: CoordinatorMessage['message'] };
+  | {
+      readonly order?: never;
+      readonly message: Exclude<CoordinatorMessage['message'], { case: 'order' }>;
+    };
 
 /**
  * Decodes a message of the coordinator. Orders are read field by field, because an order for each
  * replica is most of what agents receive.
- * @throws Error for an order that is neither a start, a stop nor a forget order: the benchmark would
- *   wait for its report for ever.
+ * @throws Error for an order that is not a start, stop or forget order, and for an order behind an
+ *   unknown field: the benchmark would wait for the report forever.
  */
 export function decodeCoordinatorMessage(bytes: Uint8Array): DecodedMessage {
   const reader = new BinaryReader(bytes);
   const [field] = reader.pos < reader.len ? reader.tag() : [0];
-  if (field !== orderField) return { message: fromBinary(CoordinatorMessageSchema, bytes).message };
+  if (field !== orderField) {
+    const { message } = fromBinary(CoordinatorMessageSchema, bytes);
+    if (message.case === 'order') throw new Error('order behind an unknown field');
+    return { message };
+  }
   return { order: readOrder(reader, reader.uint32() + reader.pos) };
 }
 
@@ -91,7 +98,10 @@ export function encodeReportMessage(writer: MessageWriter, report: LightReport):
   return writer.finish();
 }
 
-/** Encodes a message of type AgentMessage that contains a part of the inventory. */
+/**
+ * Encodes a message of type AgentMessage that contains a part of the inventory. The numbers are
+ * those of the fields of Inventory.
+ */
 export function encodeInventoryMessage(
   writer: MessageWriter,
   reports: readonly LightReport[],
