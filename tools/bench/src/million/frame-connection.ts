@@ -187,7 +187,7 @@ export class FrameConnection {
     const stream = this.streams.get(id);
     if (stream === undefined) return;
     this.streams.delete(id);
-    stream.handler.onEnd();
+    stream.end();
   }
 
   private endAll(): void {
@@ -225,24 +225,21 @@ export class FrameConnection {
 
 /** One stream of a {@link FrameConnection}. */
 export class FrameStream {
-  /** What the windows did not permit to send yet, oldest first. */
+  /** Data that waits for a larger window, oldest first. */
   private readonly waiting: Uint8Array[] = [];
   private isEnded = false;
-  readonly handler: StreamHandler;
 
   constructor(
     private readonly connection: FrameConnection,
     private readonly id: number,
     private window: number,
-    handler: StreamHandler,
-  ) {
-    this.handler = {
-      onData: handler.onData,
-      onEnd: () => {
-        this.isEnded = true;
-        handler.onEnd();
-      },
-    };
+    readonly handler: StreamHandler,
+  ) {}
+
+  /** Ends the stream. Call once. */
+  end(): void {
+    this.isEnded = true;
+    this.handler.onEnd();
   }
 
   /** Sends data; data after the end of the stream is dropped. */

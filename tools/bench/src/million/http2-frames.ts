@@ -7,7 +7,7 @@ export const HEADER_BYTES = 9;
 /** Flow-control window of a stream or connection before any change, bytes. */
 export const DEFAULT_WINDOW = 65_535;
 /** Largest flow-control window, bytes. */
-export const LARGEST_WINDOW = 2 ** 31 - 1;
+const LARGEST_WINDOW = 2 ** 31 - 1;
 /** Largest payload of a frame that every peer accepts, bytes. */
 export const MAX_PAYLOAD = 16_384;
 
@@ -34,10 +34,10 @@ const SETTING_HEADER_TABLE_SIZE = 1;
 const SETTING_ENABLE_PUSH = 2;
 export const SETTING_INITIAL_WINDOW_SIZE = 4;
 
-/** Bits of a stream id and of an increment; the bit above them is reserved. */
+/** Bits of a stream id and of a window increment; the highest of their 32 bits is reserved. */
 const VALUE_MASK = 2 ** 31 - 1;
 
-/** What a client sends before its first frame. */
+/** Bytes that a client sends before its first frame. */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 /** Writes the header of a frame. */

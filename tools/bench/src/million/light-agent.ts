@@ -147,7 +147,7 @@ export class LightAgent {
 
   /** Carries out an order at once. Returns the report that acknowledges the order. */
   private handleOrder(order: LightOrder): LightReport {
-    const { replicaId, orderRevision, kind } = order;
+    const { replicaId, workloadUid, orderRevision, kind } = order;
     const { counts } = this.options;
     const held = this.replicas.get(replicaId);
     if (held !== undefined && held.orderRevision >= orderRevision) counts.repeatedOrders += 1;
@@ -155,7 +155,6 @@ export class LightAgent {
       counts.forgetOrders += 1;
       if (held?.phase === Phase.RUNNING) this.countRunning(held.version, -1);
       this.replicas.delete(replicaId);
-      const { workloadUid } = order;
       const phase = Phase.STOPPED;
       return { replicaId, workloadUid, orderRevision, phase, ready: false, forgotten: true };
     }
@@ -165,7 +164,7 @@ export class LightAgent {
     const version = held?.version ?? order.version;
     if (held?.phase === Phase.RUNNING && phase !== Phase.RUNNING) this.countRunning(version, -1);
     if (held?.phase !== Phase.RUNNING && phase === Phase.RUNNING) this.countRunning(version, 1);
-    const replica = { uid: order.workloadUid, version, orderRevision, phase };
+    const replica = { uid: workloadUid, version, orderRevision, phase };
     this.replicas.set(replicaId, replica);
     return this.createReport(replicaId, replica);
   }

@@ -8,7 +8,7 @@ import {
   type ReplicaStatus_Phase,
 } from '@cloudless/api';
 
-/** What a light agent reads of an order. */
+/** The fields of an order that a light agent needs. */
 export interface LightOrder {
   readonly replicaId: string;
   readonly workloadUid: string;
@@ -18,7 +18,7 @@ export interface LightOrder {
   readonly version: number;
 }
 
-/** What a light agent reports about a replica. */
+/** The fields of a replica report that a light agent sets. */
 export interface LightReport {
   readonly replicaId: string;
   readonly workloadUid: string;
