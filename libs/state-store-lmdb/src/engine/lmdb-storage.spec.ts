@@ -32,6 +32,7 @@ const arbStep = fc.record({
   count: fc.integer({ min: 1, max: 3 }),
   /** The cache keeps no value of more than 1,024 bytes. */
   bytes: fc.constantFrom(8, 1_025),
+  isExpected: fc.boolean(),
 });
 const arbGroup = fc.record({
   steps: fc.array(arbStep, { minLength: 1, maxLength: 12 }),
@@ -49,10 +50,10 @@ describe('LmdbStorage', () => {
       model: Map<string, bigint>,
       { steps, isAborted }: Group,
     ): void => {
-      for (const { kind, kindOfKey, first, count, bytes } of steps) {
+      for (const { kind, kindOfKey, first, count, bytes, isExpected } of steps) {
         for (let number = first; number < first + count; number += 1) {
           const key = `${runs}/${kindOfKey}/${String(number).padStart(6, '0')}`;
-          const before = writer.get(key);
+          const before = writer.get(key, isExpected);
           expect(before?.modRevision).toBe(model.get(key));
           if (kind === 'put') {
             revision += 1n;
@@ -65,8 +66,12 @@ describe('LmdbStorage', () => {
           }
         }
       }
-      const read = [...model.keys()].map((key) => [key, writer.get(key)?.modRevision] as const);
-      expect(new Map(read)).toEqual(model);
+      for (const isExpected of [true, false]) {
+        const read = [...model.keys()].map(
+          (key) => [key, writer.get(key, isExpected)?.modRevision] as const,
+        );
+        expect(new Map(read)).toEqual(model);
+      }
       if (isAborted) throw new Error('the group fails');
     };
     await fc.assert(

@@ -67,10 +67,12 @@ export class LmdbWriter implements StorageWriter {
     return readHead(this.tables);
   }
 
-  get(key: string): ReadEntry | undefined {
+  get(key: string, isExpected = true): ReadEntry | undefined {
+    // A new key is in neither map of the cache, so the absent keys answer sooner.
+    if (!isExpected && this.absentKeys.has(key)) return undefined;
     const cached = this.cache.get(key);
     if (cached !== undefined) return cached;
-    if (this.absentKeys.has(key)) return undefined;
+    if (isExpected && this.absentKeys.has(key)) return undefined;
     const entry = readEntry(this.tables, key);
     if (entry !== undefined) this.cache.set(entry);
     else this.absentKeys.learn(key, (missed) => readNextKey(this.tables, missed));

@@ -38,7 +38,7 @@ export class Draft {
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
     const compared: (StoredEntry | undefined)[] = [];
     for (const { key, is } of compares) {
-      const entry = this.writer.get(key);
+      const entry = this.writer.get(key, is !== 'absent');
       const current = entry?.modRevision ?? 'absent';
       if (current !== is) throw new RevisionConflictError(key, is, current);
       compared.push(entry);

@@ -45,7 +45,12 @@ export interface StorageReader {
 /** Writes and reads of one group commit. A read returns what earlier writes of the group wrote. */
 export interface StorageWriter {
   head(): StoreHead;
-  get(key: string): StoredEntry | undefined;
+  /**
+   * Returns the entry of a key; undefined when the key has no entry.
+   * @param isExpected - Whether the caller expects an entry: a hint where an engine looks first. The
+   *   result is the same. Default true.
+   */
+  get(key: string, isExpected?: boolean): StoredEntry | undefined;
   /** @param before - The result of {@link StorageWriter.get} for this key. */
   put(entry: StoredEntry, before: StoredEntry | undefined): void;
   /** @param before - The result of {@link StorageWriter.get}; its key is deleted. */
