@@ -47,6 +47,16 @@ describe('events of a transaction', () => {
     expect(decodeEvents(aTransaction().event(event))).toMatchObject([event]);
   });
 
+  it('leave the object that they were added with unchanged', () => {
+    const cause = Object.freeze({ reason: 'Created', requestId: 'r1' });
+    const placed = Object.freeze({ reason: 'Placed', causedBy: cause });
+    expect(decodeEvents(aTransaction().event(cause).event(placed))).toMatchObject([
+      { reason: 'Created' },
+      { reason: 'Placed', requestId: 'r1' },
+    ]);
+    expect(placed).toEqual({ reason: 'Placed', causedBy: cause });
+  });
+
   it('get the prepended event as their cause unless they name another cause', () => {
     const kept = create(EventSchema, { id: 'e0' });
     const updated = { reason: 'Updated' };

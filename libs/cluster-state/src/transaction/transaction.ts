@@ -22,6 +22,8 @@ export type EventInit = Omit<
 > & {
   /** The event that caused this event: stored before, or added earlier to the same transaction. */
   readonly causedBy?: EventInit | Event | undefined;
+  /** Not a message, which {@link Transaction.toOperations} would change. */
+  readonly $typeName?: never;
 };
 
 /** Source of the ids and times of events. */
@@ -150,15 +152,14 @@ export class Transaction {
   toOperations(): readonly RecordWrite[] {
     const stamped = new Map<EventInit | Event, Event>();
     for (const init of this.events.splice(0)) {
-      const { causedBy = init === this.leadingEvent ? undefined : this.leadingEvent, ...fields } =
-        init;
+      const causedBy =
+        init.causedBy ?? (init === this.leadingEvent ? undefined : this.leadingEvent);
       const cause = causedBy === undefined ? undefined : (stamped.get(causedBy) ?? causedBy);
-      const event = create(EventSchema, {
-        errorReason: toEventErrorReason(fields.reason ?? ''),
-        ...fields,
-        id: this.eventStamp.nextId(),
-        time: timestampFromMs(this.eventStamp.nowMs()),
-      });
+      // causedBy is no field of the message, so create skips it.
+      const event = create(EventSchema, init);
+      event.errorReason = init.errorReason ?? toEventErrorReason(event.reason);
+      event.id = this.eventStamp.nextId();
+      event.time = timestampFromMs(this.eventStamp.nowMs());
       if (cause !== undefined && '$typeName' in cause) event.causeId = (cause as Event).id;
       if (event.requestId === '') event.requestId = cause?.requestId ?? '';
       stamped.set(init, event);
