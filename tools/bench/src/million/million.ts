@@ -2,7 +2,7 @@
 // many light agents in another process; then the loss of a zone, a rolling update, and a restart of
 // the coordinator. Commits are flushed to disk.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
@@ -41,6 +41,11 @@ const { values } = parseArgs({
     heap: { type: 'string' },
     // Largest semi-space of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
     'semi-space': { type: 'string', default: '64' },
+    // Background threads of V8 in the coordinator; by default as in the unit of `install-unit`.
+    'v8-threads': {
+      type: 'string',
+      default: String(Math.min(4, Math.max(1, availableParallelism() - 1))),
+    },
     // Another flag of Node.js for the coordinator, such as --trace-gc; may be repeated.
     'node-flag': { type: 'string', multiple: true, default: [] },
   },
@@ -71,6 +76,7 @@ const nameOf = (index: number): string => `workload-${index}`;
 const directory = await mkdtemp(join(values.directory, 'cloudless-million-'));
 const nodeFlags = [
   `--max-semi-space-size=${values['semi-space']}`,
+  `--v8-pool-size=${values['v8-threads']}`,
   ...(values.heap === undefined ? [] : [`--max-old-space-size=${values.heap}`]),
   ...values['node-flag'],
 ];

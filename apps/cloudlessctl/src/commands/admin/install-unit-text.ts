@@ -14,6 +14,8 @@ export interface UnitOptions {
   readonly user: string | undefined;
   /** Directories that processes of workloads may write, besides their own. Absolute paths. */
   readonly writablePaths: readonly string[];
+  /** Processors of the machine, 1 or more. Decides the threads of V8 in a coordinator. */
+  readonly processors: number;
 }
 
 /** One `Name=value` of a unit. */
@@ -134,7 +136,25 @@ function credentialSections(args: readonly string[]): readonly Section[] {
 /** Ports below this one need CAP_NET_BIND_SERVICE. */
 const FIRST_FREE_PORT = 1024;
 
-function coordinatorSections({ args }: UnitOptions): readonly Section[] {
+/**
+ * Background threads of V8 by default, for garbage collection and compilation.
+ * @see node --help, --v8-pool-size
+ */
+const DEFAULT_V8_THREADS = 4;
+
+/**
+ * Returns the flags of Node.js for a coordinator. The main thread takes part in the collection of
+ * new objects, so one processor is left to the main thread.
+ */
+function coordinatorNodeOptions(processors: number): string {
+  const v8Threads = Math.max(1, processors - 1);
+  return [
+    '--max-semi-space-size=64',
+    ...(v8Threads < DEFAULT_V8_THREADS ? [`--v8-pool-size=${v8Threads}`] : []),
+  ].join(' ');
+}
+
+function coordinatorSections({ args, processors }: UnitOptions): readonly Section[] {
   const hasLowPort = ['--port', '--ops-port'].some((flag) => {
     const port = Number(readFlag(args, flag) ?? FIRST_FREE_PORT);
     return port > 0 && port < FIRST_FREE_PORT;
@@ -144,8 +164,8 @@ function coordinatorSections({ args }: UnitOptions): readonly Section[] {
     ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
-      'Less garbage collection under load, for up to 150 MiB more memory.',
-      ['Environment', 'NODE_OPTIONS=--max-semi-space-size=64'],
+      'Less garbage collection under load, for up to 150 MiB more memory. V8 has up to four threads beside the main thread, fewer with less than five processors.',
+      ['Environment', quoteWord(`NODE_OPTIONS=${coordinatorNodeOptions(processors)}`)],
     ],
     [
       'The coordinator closes its store within 10 s; agents and workloads go on without it.',

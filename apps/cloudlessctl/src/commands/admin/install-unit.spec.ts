@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { runCli } from '../../testing/run-cli.js';
@@ -16,6 +16,17 @@ const printUnit = (...words: readonly string[]) =>
     env: { PATH: '/usr/bin:/usr/local/bin' },
   });
 const NODE = ['--node', '/usr/bin/node'];
+
+/** The flags of Node.js for a coordinator, by the number of processors. */
+const NODE_FLAGS: Readonly<Record<number, string>> = {
+  1: '--max-semi-space-size=64 --v8-pool-size=1',
+  2: '--max-semi-space-size=64 --v8-pool-size=1',
+  3: '--max-semi-space-size=64 --v8-pool-size=2',
+  4: '--max-semi-space-size=64 --v8-pool-size=3',
+  5: '--max-semi-space-size=64',
+};
+const toNodeOptions = (flags: string): string =>
+  flags.includes(' ') ? `"NODE_OPTIONS=${flags}"` : `NODE_OPTIONS=${flags}`;
 
 /** Returns the values of a setting in a unit, in their order. */
 const valuesOf = (unit: string, name: string): readonly string[] =>
@@ -34,7 +45,8 @@ describe('cloudlessctl admin install-unit', () => {
     expect(valuesOf(stdout, 'ExecStart')).toEqual([
       '/usr/local/bin/cloudless-coordinator --data-dir /var/lib/cloudless-coordinator --host 0.0.0.0 --advertise c1.example,10.0.0.1',
     ]);
-    expect(valuesOf(stdout, 'Environment')).toContain('NODE_OPTIONS=--max-semi-space-size=64');
+    const { [availableParallelism()]: flags = '--max-semi-space-size=64' } = NODE_FLAGS;
+    expect(valuesOf(stdout, 'Environment')).toContain(toNodeOptions(flags));
     for (const [name, value] of [
       ['DynamicUser', 'yes'],
       ['CapabilityBoundingSet', ''],
@@ -225,6 +237,21 @@ describe('cloudlessctl admin install-unit', () => {
 });
 
 describe('text of a unit', () => {
+  it.each(
+    Object.entries(NODE_FLAGS).map(([processors, flags]) => ({
+      processors: Number(processors),
+      flags,
+    })),
+  )('starts a coordinator on $processors processors with $flags', ({ processors, flags }) => {
+    const unit = formatUnit({
+      ...{ service: 'coordinator', args: [], user: undefined, writablePaths: [], processors },
+      ...{ program: '/usr/local/bin/cloudless-coordinator', nodeFolder: '/usr/bin' },
+    });
+    expect(valuesOf(unit, 'Environment')).toContain(toNodeOptions(flags));
+    for (const flag of flags.split(' '))
+      expect(process.allowedNodeEnvironmentFlags).toContain(flag.split('=')[0]);
+  });
+
   it('takes the last value of a flag', () => {
     expect(readFlag(['--port', '1', '--port=2'], '--port')).toBe('2');
     expect(readFlag(['--port'], '--port')).toBeUndefined();
@@ -265,7 +292,7 @@ const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
     },
   ] as const)('of $name is valid and exposes little', ({ service, args, user, exposure }) => {
     const file = join(directory, `cloudless-${service}.service`);
-    const options = { service, args, user, writablePaths: [] };
+    const options = { service, args, user, writablePaths: [], processors: 2 };
     writeFileSync(file, formatUnit({ ...options, program: '/bin/sh', nodeFolder: '/usr/bin' }));
     const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' });
     expect(verified).toMatchObject({ status: 0, stderr: '' });

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path/posix';
 import type { Command } from 'commander';
 import type { CommandTree, LocalInvocation } from '../../command-tree.js';
@@ -59,7 +60,10 @@ async function printUnit(invocation: LocalInvocation): Promise<void> {
   checkPath('--node', node, service);
   for (const path of writablePaths) checkAbsolute('--writable', path);
   await session.print(
-    formatUnit({ service, program, nodeFolder: dirname(node), args, user, writablePaths }),
+    formatUnit({
+      ...{ service, program, nodeFolder: dirname(node), args, user, writablePaths },
+      processors: availableParallelism(),
+    }),
   );
   const name = `cloudless-${service}`;
   await session.printNotice(
