@@ -41,7 +41,8 @@ const { values } = parseArgs({
     heap: { type: 'string' },
     // Largest semi-space of the coordinator, MiB; 64 as in the unit of `admin install-unit`.
     'semi-space': { type: 'string', default: '64' },
-    // Background threads of V8 in the coordinator; by default as in the unit of `install-unit`.
+    // Background threads of V8 in the coordinator; default: see coordinatorNodeOptions in
+    // install-unit-text.ts.
     'v8-threads': {
       type: 'string',
       default: String(Math.min(4, Math.max(1, availableParallelism() - 1))),

@@ -136,15 +136,12 @@ function credentialSections(args: readonly string[]): readonly Section[] {
 /** Ports below this one need CAP_NET_BIND_SERVICE. */
 const FIRST_FREE_PORT = 1024;
 
-/**
- * Background threads of V8 by default, for garbage collection and compilation.
- * @see node --help, --v8-pool-size
- */
+/** Background threads of V8 by default in Node.js, for garbage collection and compilation. */
 const DEFAULT_V8_THREADS = 4;
 
 /**
  * Returns the flags of Node.js for a coordinator. The main thread takes part in the collection of
- * new objects, so one processor is left to the main thread.
+ * new objects, so V8 gets one thread less than there are processors, but at least one.
  */
 function coordinatorNodeOptions(processors: number): string {
   const v8Threads = Math.max(1, processors - 1);
@@ -164,7 +161,7 @@ function coordinatorSections({ args, processors }: UnitOptions): readonly Sectio
     ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
-      'Less garbage collection under load, for up to 150 MiB more memory. V8 has up to four threads beside the main thread, fewer with less than five processors.',
+      'Less garbage collection under load, for up to 150 MiB more memory; threads of V8 that suit the processors.',
       ['Environment', quoteWord(`NODE_OPTIONS=${coordinatorNodeOptions(processors)}`)],
     ],
     [

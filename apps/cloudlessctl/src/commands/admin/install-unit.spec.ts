@@ -242,15 +242,18 @@ describe('text of a unit', () => {
       processors: Number(processors),
       flags,
     })),
-  )('starts a coordinator on $processors processors with $flags', ({ processors, flags }) => {
-    const unit = formatUnit({
-      ...{ service: 'coordinator', args: [], user: undefined, writablePaths: [], processors },
-      ...{ program: '/usr/local/bin/cloudless-coordinator', nodeFolder: '/usr/bin' },
-    });
-    expect(valuesOf(unit, 'Environment')).toContain(toNodeOptions(flags));
-    for (const flag of flags.split(' '))
-      expect(process.allowedNodeEnvironmentFlags).toContain(flag.split('=')[0]);
-  });
+  )(
+    'has $flags, which NODE_OPTIONS accepts, for a coordinator with processors: $processors',
+    ({ processors, flags }) => {
+      const unit = formatUnit({
+        ...{ service: 'coordinator', args: [], user: undefined, writablePaths: [], processors },
+        ...{ program: '/usr/local/bin/cloudless-coordinator', nodeFolder: '/usr/bin' },
+      });
+      expect(valuesOf(unit, 'Environment')).toContain(toNodeOptions(flags));
+      for (const flag of flags.split(' '))
+        expect(process.allowedNodeEnvironmentFlags).toContain(flag.split('=')[0]);
+    },
+  );
 
   it('takes the last value of a flag', () => {
     expect(readFlag(['--port', '1', '--port=2'], '--port')).toBe('2');
