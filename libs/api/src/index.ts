@@ -57,6 +57,7 @@ export {
   toErrorKind,
   toConnectError,
 } from './wire/errors.js';
+export { isRefusedStream } from './wire/refused-stream.js';
 export { ERROR_DOMAIN, readErrorDetails, toReasonEnum } from './wire/error-details.js';
 export type { ErrorDetails } from './wire/error-details.js';
 export { PolicyDeniedError } from './wire/policy-denied-error.js';

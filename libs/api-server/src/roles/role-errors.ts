@@ -1,8 +1,7 @@
 import { ConnectError } from '@connectrpc/connect';
-import { readErrorDetails, toLeaderMetadata } from '@cloudless/api';
+import { isRefusedStream, readErrorDetails, toLeaderMetadata } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import type { KnownLeader } from './leader-directory.js';
-import { isRefusedStream } from './refused-stream.js';
 
 /** Key of the metadata of an error: the call was refused before anything was done. */
 export const NOT_STARTED = 'not_started';

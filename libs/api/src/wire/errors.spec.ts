@@ -119,6 +119,16 @@ describe('fromConnectError', () => {
     expect(fromConnectError(ours)).toBe(ours);
     expect(fromConnectError('odd')).toMatchObject({ kind: 'internal', message: 'odd' });
   });
+
+  it('returns kind unavailable for a call that a closing server did not begin', () => {
+    const reset = Object.assign(new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'), {
+      code: 'ERR_HTTP2_STREAM_ERROR',
+    });
+    expect(fromConnectError(ConnectError.from(reset, Code.Internal))).toMatchObject({
+      kind: 'unavailable',
+      message: 'the server ended the connection before it began the call; try again',
+    });
+  });
 });
 
 describe('createErrorInterceptor', () => {

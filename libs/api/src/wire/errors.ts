@@ -1,6 +1,7 @@
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 import { CloudlessError, ERROR_REASON_KINDS, StoppedError, type ErrorKind } from '@cloudless/base';
 import { createErrorDetails, readErrorDetails } from './error-details.js';
+import { isRefusedStream } from './refused-stream.js';
 
 /** The gRPC code of each error kind. A new kind without a code does not compile. */
 const codeByKind: Record<ErrorKind, Code> = {
@@ -87,12 +88,19 @@ function isStopped(reason: unknown): reason is Error {
 
 /**
  * Converts the failure of a call to a `CloudlessError`, for clients: with the kind of its gRPC code,
- * the message of the server, and the reason, metadata and retry delay of the details. A
- * `CloudlessError` is returned unchanged.
+ * the message of the server, and the reason, metadata and retry delay of the details. A call that a
+ * closing server did not begin fails as `unavailable`, although the transport of
+ * `@connectrpc/connect-node` says INTERNAL. A `CloudlessError` is returned unchanged.
  * @param reason - Any thrown value.
  */
 export function fromConnectError(reason: unknown): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
+  if (isRefusedStream(reason))
+    return new CloudlessError(
+      'unavailable',
+      'the server ended the connection before it began the call; try again',
+      { cause: reason },
+    );
   const error = ConnectError.from(reason);
   const kind = toErrorKind(error.code);
   const details = readErrorDetails(error);
