@@ -81,8 +81,8 @@ async function writeWorkload({ client }: ServingCoordinator, name: string): Prom
 }
 
 /**
- * Deletes the data directory for the coordinator in one step: a coordinator that finds its data file
- * without the lock ends.
+ * Deletes the data directory in one step, as the coordinator sees it: a coordinator that finds its
+ * data file without the lock ends.
  */
 function deleteDataDirectory(): void {
   renameSync(dataDir, `${dataDir}-deleted`);

@@ -47,8 +47,8 @@ export interface StorageWriter {
   head(): StoreHead;
   /**
    * Returns the entry of a key; undefined when the key has no entry.
-   * @param isExpected - Whether the caller expects an entry. Only a hint where to look first: the result
-   *   does not depend on it. Default true.
+   * @param isExpected - Whether the caller expects an entry. Only a hint where to look first: the
+   *   result does not depend on the hint. Default true.
    */
   get(key: string, isExpected?: boolean): StoredEntry | undefined;
   /** @param before - The result of {@link StorageWriter.get} for this key. */

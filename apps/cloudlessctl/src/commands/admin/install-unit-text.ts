@@ -161,7 +161,7 @@ function coordinatorSections({ args, processors }: UnitOptions): readonly Sectio
     ...credentialSections(args),
     ['Connections of thousands of agents.', ['LimitNOFILE', '1048576']],
     [
-      'Less garbage collection under load, for up to 150 MiB more memory; threads of V8 that suit the processors.',
+      'Less garbage collection, for up to 150 MiB more memory; V8 threads that suit the processors.',
       ['Environment', quoteWord(`NODE_OPTIONS=${coordinatorNodeOptions(processors)}`)],
     ],
     [
