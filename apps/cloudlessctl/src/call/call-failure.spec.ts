@@ -14,6 +14,13 @@ const withCause = (code: string): ConnectError =>
 const withTlsFailure = (cause: CloudlessError): ConnectError =>
   new ConnectError('x', Code.Internal, undefined, undefined, cause);
 
+/** Creates the error of a call that a closing coordinator refuses, as connect-node does. */
+const createRefusedCall = (): ConnectError => {
+  const text = 'Stream closed with error code NGHTTP2_REFUSED_STREAM';
+  const cause = Object.assign(new Error(text), { code: 'ERR_HTTP2_STREAM_ERROR' });
+  return ConnectError.from(cause, Code.Internal);
+};
+
 describe('describeCallFailure', () => {
   const target = { server: 'http://127.0.0.1:8080', configPath: '/home/u/config.yaml' };
   const exitCodeOf = (error: ConnectError): number =>
@@ -44,6 +51,14 @@ describe('describeCallFailure', () => {
       exitCode: ExitCode.unavailable,
       message:
         'the connection to the coordinator (http://127.0.0.1:8080) was lost before the call ended. Check whether the change was made, then repeat the command',
+    });
+  });
+
+  it('says that a closing coordinator did not begin the call', () => {
+    expect(describeCallFailure(createRefusedCall(), target, 0)).toMatchObject({
+      exitCode: ExitCode.unavailable,
+      message:
+        'the coordinator (http://127.0.0.1:8080) ended the connection before it began the call. Repeat the command',
     });
   });
 
@@ -91,6 +106,11 @@ describe('isTransient', () => {
     {
       name: 'a stream that the server reset',
       reason: new ConnectError('http/2 stream closed with error code CANCEL (0x8)', Code.Canceled),
+      expected: true,
+    },
+    {
+      name: 'a call that a closing coordinator refused',
+      reason: createRefusedCall(),
       expected: true,
     },
     {

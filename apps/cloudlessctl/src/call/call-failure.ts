@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { readErrorDetails, readLeaderHint, type LeaderHint } from '@cloudless/api';
+import { isRefusedStream, readErrorDetails, readLeaderHint, type LeaderHint } from '@cloudless/api';
 import type { ErrorReason } from '@cloudless/base';
 import { splitServers } from '../config/server-list.js';
 import { CliFailure, ExitCode, type ConnectionTarget } from './failure.js';
@@ -88,6 +88,12 @@ export function describeCallFailure(
       },
     );
   }
+  if (isRefusedStream(reason))
+    return new CliFailure(
+      ExitCode.unavailable,
+      `the coordinator (${target.server}) ended the connection before it began the call. Repeat the command`,
+      { cause: reason },
+    );
   if (isServerReset(reason))
     return new CliFailure(
       ExitCode.unavailable,
@@ -221,13 +227,14 @@ const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
 const MAX_CAUSES = 8;
 
 /**
- * Returns true when a later attempt of the same call may succeed: the coordinator died, could not be
- * reached, or answered UNAVAILABLE, for example because it is not the leader. False for a connection
- * that fails in the same way each time, such as one to a server with an untrusted certificate.
+ * Returns true when a later attempt of the same call may succeed: the coordinator died, was closing,
+ * could not be reached, or answered UNAVAILABLE, for example because it is not the leader. False for
+ * a connection that fails in the same way each time, such as one to a server with an untrusted
+ * certificate.
  */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
-  if (isServerReset(reason)) return true;
+  if (isServerReset(reason) || isRefusedStream(reason)) return true;
   const tls = findTlsFailure(reason);
   const isPassing = findNetworkFailure(reason)?.isPassing;
   if (tls !== undefined) return !isLastingTlsFailure(tls) && (isPassing ?? true);
