@@ -79,7 +79,7 @@ describe('destroyInNextTurn', () => {
     });
     expect(result).toEqual({
       signal: undefined,
-      stdout: 'internal\nunavailable\nunavailable\n',
+      stdout: 'unavailable\n'.repeat(3),
     });
   });
 });
