@@ -1,5 +1,5 @@
 // eslint-disable-next-line import-x/order -- the other modules are a large part of the start
-import { restoreDefaultFlags } from './start-flags.js';
+import { restoreDefaultFlags } from './prepare-v8.js';
 import { hostname } from 'node:os';
 import { Command, CommanderError } from 'commander';
 import { errorFields, type LogFields } from '@cloudless/base';

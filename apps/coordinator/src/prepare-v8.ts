@@ -1,6 +1,8 @@
-// Imported first, before the modules whose functions run once. V8 adapts to what a program does for
-// long; a start does most things once, and keeps what it creates.
+// Imported first: existing pages of the heap stay where they are, and the functions of other modules
+// run once. V8 adapts to what a program does for long; a start does most things once, and keeps what
+// it creates.
 import { setFlagsFromString } from 'node:v8';
+import { keepHeapPagesTogether } from '@cloudless/app-kit/heap-pages';
 
 /** Flags of V8 during the start, each with the flag that restores the default. */
 const FLAGS = [
@@ -13,6 +15,8 @@ const FLAGS = [
   // Until calls are served, one pause costs less than incremental marking with its write barriers.
   { start: '--no-incremental-marking', restored: '--incremental-marking' },
 ] as const;
+
+keepHeapPagesTogether();
 
 /** Other versions of V8 have other compilers and collectors, and keep their defaults. */
 const hasFlags = process.versions.v8.startsWith('11.');
