@@ -51,6 +51,7 @@ export type {
   Meter,
   MetricSpec,
 } from './observability/meter.js';
+export { TransientMap, TransientSet } from './collections/transient.js';
 export { SecondLimit } from './loops/second-limit.js';
 export { runAtOnce, runInSlices } from './slices.js';
 export { PASSES, Throttle } from './loops/throttle.js';

@@ -9,6 +9,7 @@ import {
   type Meter,
   type Random,
   type Tracer,
+  TransientSet,
 } from '@cloudless/base';
 import { listReplicasHeldBy, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
@@ -100,7 +101,7 @@ export function startControllers(options: ControllersOptions): Controllers {
   });
   nodes.start(listExpectedNodes(state));
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
-  const recordsBeingPlaced = new Set<ReplicaRecord>();
+  const recordsBeingPlaced = new TransientSet<ReplicaRecord>();
   const model = new ClusterModel({ state, nodes, cluster, recordsBeingPlaced });
   const allocations = new NodeAllocations(state);
   const gates = new RolloutGates({ view: () => state.view(), nodes, clock });

@@ -1,5 +1,5 @@
 import type { Order } from '@cloudless/api';
-import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
+import { backoffDelayMs, TransientMap, type BackoffPolicy } from '@cloudless/base';
 import type { MeasuredOrder, OrderMetrics } from './order-metrics.js';
 
 /** Delays before an order is sent again, if the agent does not acknowledge it: 1, 2, 4, 8 s. */
@@ -25,7 +25,7 @@ interface OpenOrder {
  */
 export class OpenOrders {
   /** By replica id. */
-  private readonly orders = new Map<string, OpenOrder>();
+  private readonly orders = new TransientMap<string, OpenOrder>();
   private trackedCount = 0;
 
   constructor(private readonly metrics: OrderMetrics) {}

@@ -1,4 +1,5 @@
 import type { ReplicaReport } from '@cloudless/api';
+import { TransientMap } from '@cloudless/base';
 
 /** A report that is not written yet. */
 export interface QueuedReport {
@@ -23,6 +24,8 @@ interface BacklogEntry extends QueuedReport {
   isTaken: boolean;
   /** True while an earlier report about the replica is being written. */
   waitsForEarlier: boolean;
+  /** True while the report is one of the {@link SharedReports}. */
+  isShared: boolean;
 }
 
 /** A call of {@link ReportBacklog.whenWritten} that waits. */
@@ -38,7 +41,7 @@ interface Waiter {
  */
 class NodeReports {
   private first: BacklogEntry | undefined;
-  private others: Map<string, BacklogEntry> | undefined;
+  private others: TransientMap<string, BacklogEntry> | undefined;
 
   constructor(first: BacklogEntry) {
     this.first = first;
@@ -55,7 +58,7 @@ class NodeReports {
   set(entry: BacklogEntry): void {
     const { replicaId } = entry.report;
     if (this.first?.report.replicaId === replicaId) this.first = entry;
-    else (this.others ??= new Map<string, BacklogEntry>()).set(replicaId, entry);
+    else (this.others ??= new TransientMap<string, BacklogEntry>()).set(replicaId, entry);
   }
 
   delete(entry: BacklogEntry): void {
@@ -73,20 +76,83 @@ class NodeReports {
   }
 }
 
+/** Empty places that {@link SharedReports} always keeps; beyond that, at most half are empty. */
+const MOST_EMPTY_PLACES = 1_024;
+
+/**
+ * The reports that wait for a shared commit, oldest first. An array, because every report enters and
+ * leaves: see {@link TransientMap} for what a `Set` costs.
+ */
+class SharedReports {
+  /** A report that has left may keep its place for a while. */
+  private places: (BacklogEntry | undefined)[] = [];
+  /** Place of the next look, so that no call passes over the same reports again. */
+  private next = 0;
+  /** Places before {@link next} whose report has left. */
+  private empty = 0;
+  private count = 0;
+
+  get size(): number {
+    return this.count;
+  }
+
+  /** Has no effect while the report is in the list. */
+  add(entry: BacklogEntry): void {
+    if (entry.isShared) return;
+    entry.isShared = true;
+    this.count += 1;
+    this.places.push(entry);
+  }
+
+  delete(entry: BacklogEntry): void {
+    if (!entry.isShared) return;
+    entry.isShared = false;
+    this.count -= 1;
+  }
+
+  /** Removes and returns the oldest report from the last look on that does not wait for another. */
+  take(): BacklogEntry | undefined {
+    while (this.next < this.places.length) {
+      const entry = this.places[this.next];
+      const stays = entry?.isShared === true && entry.waitsForEarlier;
+      this.next += 1;
+      if (stays) continue;
+      this.places[this.next - 1] = undefined;
+      this.empty += 1;
+      if (entry?.isShared !== true) continue;
+      this.delete(entry);
+      if (this.empty > MOST_EMPTY_PLACES && 2 * this.empty > this.places.length) this.cleanUp();
+      return entry;
+    }
+    return undefined;
+  }
+
+  /** Begins the looks again at the oldest report. */
+  restart(): void {
+    this.cleanUp();
+    this.next = 0;
+  }
+
+  /** Drops the places of reports that have left, before the next look. */
+  private cleanUp(): void {
+    const passed = this.places.slice(0, this.next).filter((entry) => entry?.isShared === true);
+    this.places = passed.concat(this.places.slice(this.next));
+    this.next = passed.length;
+    this.empty = 0;
+  }
+}
+
 /**
  * The reports that are not written yet, in the order of arrival. Holds the newest report about each
  * replica only. While a report about a replica is being written, no other report about the replica
  * can be taken. A report that failed for a reason of its own can be separated from the others.
  */
 export class ReportBacklog {
-  /** The reports that wait, oldest first. */
-  private readonly shared = new Set<BacklogEntry>();
-  /** Position in {@link shared}, so that no call passes over the same reports again. */
-  private cursor = this.shared.values();
+  private readonly shared = new SharedReports();
   /** The reports that wait apart from the others, by {@link toReportKey}. */
   private readonly separate = new Map<string, BacklogEntry>();
   /** By node id. */
-  private readonly unwritten = new Map<string, NodeReports>();
+  private readonly unwritten = new TransientMap<string, NodeReports>();
   private readonly waiters = new Map<string, Set<Waiter>>();
   private count = 0;
 
@@ -111,7 +177,8 @@ export class ReportBacklog {
       return known;
     }
     const waitsForEarlier = known !== undefined;
-    const entry = { nodeId, report, number, isSeparate: false, isTaken: false, waitsForEarlier };
+    const flags = { isSeparate: false, isTaken: false, waitsForEarlier, isShared: false };
+    const entry = { nodeId, report, number, ...flags };
     this.shared.add(entry);
     if (ofNode === undefined) this.unwritten.set(nodeId, new NodeReports(entry));
     else ofNode.set(entry);
@@ -120,7 +187,9 @@ export class ReportBacklog {
 
   /** Takes the oldest report whose replica has no report that is being written. */
   take(): QueuedReport | undefined {
-    return this.takeFromCursor() ?? this.takeFromStart();
+    const entry = this.shared.take() ?? this.takeFromStart();
+    if (entry !== undefined) entry.isTaken = true;
+    return entry;
   }
 
   /**
@@ -192,20 +261,9 @@ export class ReportBacklog {
     if (waiters?.size === 0) this.waiters.delete(nodeId);
   }
 
-  private takeFromCursor(): QueuedReport | undefined {
-    for (let next = this.cursor.next(); next.done !== true; next = this.cursor.next()) {
-      const entry = next.value;
-      if (entry.waitsForEarlier) continue;
-      this.shared.delete(entry);
-      entry.isTaken = true;
-      return entry;
-    }
-    return undefined;
-  }
-
-  private takeFromStart(): QueuedReport | undefined {
-    this.cursor = this.shared.values();
-    return this.takeFromCursor();
+  private takeFromStart(): BacklogEntry | undefined {
+    this.shared.restart();
+    return this.shared.take();
   }
 }
 

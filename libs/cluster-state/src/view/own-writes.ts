@@ -1,3 +1,4 @@
+import { TransientSet } from '@cloudless/base';
 import type { Change } from '@cloudless/state-store';
 import type { RecordPut, RecordWrite } from '../transaction/transaction.js';
 
@@ -9,7 +10,7 @@ const NO_PUTS: readonly (RecordPut | undefined)[] = [];
  */
 export class OwnWrites {
   /** Oldest first. */
-  private readonly transactions = new Set<readonly RecordWrite[]>();
+  private readonly transactions = new TransientSet<readonly RecordWrite[]>();
 
   /**
    * Adds the writes of a transaction.

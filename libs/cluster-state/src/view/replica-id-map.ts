@@ -1,19 +1,20 @@
+import { TransientMap } from '@cloudless/base';
 import { parseSequence } from './replica-table.js';
 
 /**
  * Values by replica id (`<uid>-<sequence>`), grouped by workload. Changes come workload by
  * workload, so the groups in use stay in the caches of the processor; in one map of all replicas of
- * a large cluster, almost every look-up reads from memory. A group is a `Map`, because values are
+ * a large cluster, almost every look-up reads from memory. A group is a map, because values are
  * set in any order of the sequence numbers.
  */
 export class ReplicaIdMap<Value> {
   /** By uid of the workload, then by sequence number; no map is empty. */
-  private readonly groups = new Map<string, Map<number, Value>>();
+  private readonly groups = new Map<string, TransientMap<number, Value>>();
   /** Values of ids without a uid and a sequence number. */
   private readonly irregular = new Map<string, Value>();
   /** The group that was used last, and its uid. */
   private lastUid: string | undefined;
-  private lastGroup: Map<number, Value> | undefined;
+  private lastGroup: TransientMap<number, Value> | undefined;
 
   /** Number of workloads with a value. */
   get workloadCount(): number {
@@ -43,7 +44,7 @@ export class ReplicaIdMap<Value> {
     [this.lastUid, this.lastGroup] = [undefined, undefined];
   }
 
-  private findGroup(id: string): Map<number, Value> | undefined {
+  private findGroup(id: string): TransientMap<number, Value> | undefined {
     const { lastUid } = this;
     if (lastUid?.length === id.lastIndexOf('-') && id.startsWith(lastUid)) return this.lastGroup;
     const uid = uidOf(id);
@@ -52,8 +53,8 @@ export class ReplicaIdMap<Value> {
     return group;
   }
 
-  private addGroup(id: string): Map<number, Value> {
-    const group = new Map<number, Value>();
+  private addGroup(id: string): TransientMap<number, Value> {
+    const group = new TransientMap<number, Value>();
     const uid = uidOf(id);
     this.groups.set(uid, group);
     [this.lastUid, this.lastGroup] = [uid, group];

@@ -23,7 +23,7 @@ export interface ClusterModelDeps {
   /**
    * Records that the placer is about to commit, and whose placements it has reserved. Default: none.
    */
-  readonly recordsBeingPlaced?: ReadonlySet<ReplicaRecord>;
+  readonly recordsBeingPlaced?: Pick<ReadonlySet<ReplicaRecord>, 'has'>;
 }
 
 /**

@@ -12,6 +12,7 @@ import {
   type Clock,
   type Counter,
   type Meter,
+  TransientSet,
 } from '@cloudless/base';
 import type {
   ClusterState,
@@ -36,7 +37,7 @@ export interface NewReplicaPlacerDeps {
   readonly pending: Pick<PendingBatches, 'hasAsUrgent'>;
   readonly meter?: Meter;
   /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
-  readonly recordsBeingPlaced?: Set<ReplicaRecord>;
+  readonly recordsBeingPlaced?: TransientSet<ReplicaRecord>;
 }
 
 /** The workload whose replicas are created, as the pass that creates them sees the workload. */
@@ -52,7 +53,7 @@ export interface CreatingPass {
  */
 export class NewReplicaPlacer {
   /** The placements that are being committed. */
-  private readonly inProgress = new Set<NewPlacement>();
+  private readonly inProgress = new TransientSet<NewPlacement>();
 
   private readonly placements: Counter;
 
@@ -120,7 +121,7 @@ export class NewReplicaPlacer {
 
 interface NewPlacementDeps extends NewReplicaPlacerDeps {
   readonly placements: Counter;
-  readonly inProgress: Set<NewPlacement>;
+  readonly inProgress: TransientSet<NewPlacement>;
   readonly view: ClusterView;
   readonly workload: WorkloadRecord;
 }

@@ -8,6 +8,7 @@ import {
   type Counter,
   type Log,
   type Tracer,
+  type TransientSet,
 } from '@cloudless/base';
 import {
   copyReplica,
@@ -87,7 +88,7 @@ export interface PlacementWriterDeps {
   readonly pending: PendingBatches;
   readonly placements: Counter;
   /** The placed replicas of the commits in progress, which are reserved. Default: not recorded. */
-  readonly recordsBeingPlaced?: Set<ReplicaRecord>;
+  readonly recordsBeingPlaced?: TransientSet<ReplicaRecord>;
 }
 
 /**

@@ -11,6 +11,7 @@ import {
   type Random,
   type Tracer,
   type WorkResult,
+  type TransientSet,
 } from '@cloudless/base';
 import {
   holdsResources,
@@ -46,7 +47,7 @@ export interface PlacerDeps {
   readonly meter?: Meter;
   readonly tracer?: Tracer;
   /** Shared with the model of the scheduler, see `ClusterModelDeps`. Default: not shared. */
-  readonly recordsBeingPlaced?: Set<ReplicaRecord>;
+  readonly recordsBeingPlaced?: TransientSet<ReplicaRecord>;
   /** The waiting replicas, which the caller keeps up to date. Default: the placer does. */
   readonly pending?: PendingBatches;
 }

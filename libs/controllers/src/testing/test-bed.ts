@@ -16,7 +16,7 @@ import {
   type ReplicaRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { createSeededRandom, silentLog, type Random } from '@cloudless/base';
+import { createSeededRandom, silentLog, TransientSet, type Random } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import {
   copyReplica,
@@ -63,7 +63,7 @@ export class TestBed {
   readonly random: Random = createSeededRandom(1);
   readonly log = silentLog;
   readonly cluster = createCluster();
-  readonly recordsBeingPlaced = new Set<ReplicaRecord>();
+  readonly recordsBeingPlaced = new TransientSet<ReplicaRecord>();
   readonly nodes: NodeDirectory;
   readonly readiness: ReadinessTracker;
   private readonly closers: (() => unknown)[] = [];
