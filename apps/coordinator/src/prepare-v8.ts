@@ -1,6 +1,6 @@
-// Imported first: existing pages of the heap stay where they are, and the functions of other modules
-// run once. V8 adapts to what a program does for long; a start does most things once, and keeps what
-// it creates.
+// Imported first, for two reasons. Pages that the heap already has cannot be moved together. And
+// the flags have to be set before other modules run their functions: V8 adapts to what a program
+// does for long, but a start does most things once, and keeps what the start creates.
 import { setFlagsFromString } from 'node:v8';
 import { keepHeapPagesTogether } from '@cloudless/app-kit/heap-pages';
 

@@ -75,8 +75,55 @@ describe('ReportBacklog', () => {
           expect(waits.map(({ ended }) => ended)).toEqual(waits.map(({ model }) => model.ended));
           expect(backlog.has(nodeId, replicaId)).toBe(unwritten.has(key));
         }
+        for (const { queued } of taken) backlog.finish(queued);
+        for (const { queued } of taken)
+          if (unwritten.get(toReportKey(queued))?.number === queued.number)
+            unwritten.delete(toReportKey(queued));
+        const rest = [...unwritten.keys()].map(
+          (key) => backlog.takeSeparate(key) ?? backlog.take(),
+        );
+        const numbers = rest.map((queued) => queued?.number ?? 0).sort((a, b) => a - b);
+        expect(numbers).toEqual(
+          [...unwritten.values()].map((of) => of.number).sort((a, b) => a - b),
+        );
+        expect(backlog.take()).toBeUndefined();
+        expect(backlog.size).toBe(0);
       }),
       { numRuns: 500 },
     );
   });
+
+  it('returns each of thousands of reports once, in the order of arrival', () => {
+    const backlog = new ReportBacklog();
+    add(backlog, 'busy');
+    const busy = backlog.take();
+    add(backlog, 'busy'); // waits for the report before
+    const ids = Array.from({ length: 3_000 }, (_, index) => `replica-${index}`);
+    for (const id of ids) add(backlog, id);
+    expect(takeIds(backlog, 2_900)).toEqual(ids.slice(0, 2_900));
+    if (busy !== undefined) backlog.finish(busy);
+    expect(backlog.size).toBe(101);
+    expect(takeIds(backlog, 101)).toEqual([...ids.slice(2_900), 'busy']);
+    expect(backlog.take()).toBeUndefined();
+    expect(backlog.size).toBe(0);
+  });
+
+  it('returns a report that had to wait before newer ones, after the newest was reached', () => {
+    const backlog = new ReportBacklog();
+    add(backlog, 'a');
+    const first = backlog.take();
+    add(backlog, 'a');
+    expect(backlog.take()).toBeUndefined();
+    if (first !== undefined) backlog.finish(first);
+    add(backlog, 'b');
+    expect(takeIds(backlog, 2)).toEqual(['a', 'b']);
+  });
 });
+
+function add(backlog: ReportBacklog, replicaId: string): void {
+  backlog.add('n1', create(ReplicaReportSchema, { replicaId }));
+}
+
+function takeIds(backlog: ReportBacklog, count: number): readonly (string | undefined)[] {
+  return Array.from({ length: count }, () => backlog.take()?.report.replicaId);
+}

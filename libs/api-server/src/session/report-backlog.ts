@@ -76,19 +76,25 @@ class NodeReports {
   }
 }
 
-/** Empty places that {@link SharedReports} always keeps; beyond that, at most half are empty. */
-const MOST_EMPTY_PLACES = 1_024;
+/**
+ * Number of empty places that {@link SharedReports} may have at any length; beyond that, at most
+ * half of the places are empty.
+ */
+const ALLOWED_EMPTY_PLACES = 1_024;
 
 /**
- * The reports that wait for a shared commit, oldest first. An array, because every report enters and
- * leaves: see {@link TransientMap} for what a `Set` costs.
+ * The reports that wait for a shared commit, oldest first. In an array and not in a `Set`, because
+ * every report is added and removed soon after, see {@link TransientMap}.
  */
 class SharedReports {
-  /** A report that has left may keep its place for a while. */
+  /**
+   * The reports in the order of arrival. The place of a removed report stays until
+   * {@link removeEmpty}; a report that is added again before that has its former place.
+   */
   private places: (BacklogEntry | undefined)[] = [];
-  /** Place of the next look, so that no call passes over the same reports again. */
+  /** Index at which {@link take} continues, so that no call passes over the same reports again. */
   private next = 0;
-  /** Places before {@link next} whose report has left. */
+  /** Number of places before {@link next} that {@link take} has emptied. */
   private empty = 0;
   private count = 0;
 
@@ -110,33 +116,51 @@ class SharedReports {
     this.count -= 1;
   }
 
-  /** Removes and returns the oldest report from the last look on that does not wait for another. */
+  /**
+   * Removes and returns a report that does not wait for an earlier one: the next report after the
+   * last call, or the oldest report after a call that reached the end of the list.
+   */
   take(): BacklogEntry | undefined {
+    const startsBehind = this.next > 0;
+    let entry = this.takeNext();
+    if (entry === undefined && startsBehind) {
+      this.restart();
+      entry = this.takeNext();
+    }
+    if (entry === undefined) this.restart();
+    return entry;
+  }
+
+  private takeNext(): BacklogEntry | undefined {
     while (this.next < this.places.length) {
-      const entry = this.places[this.next];
-      const stays = entry?.isShared === true && entry.waitsForEarlier;
+      const index = this.next;
       this.next += 1;
-      if (stays) continue;
-      this.places[this.next - 1] = undefined;
+      const entry = this.places[index];
+      const mustWait = entry?.isShared === true && entry.waitsForEarlier;
+      if (mustWait) continue;
+      this.places[index] = undefined;
       this.empty += 1;
       if (entry?.isShared !== true) continue;
       this.delete(entry);
-      if (this.empty > MOST_EMPTY_PLACES && 2 * this.empty > this.places.length) this.cleanUp();
+      if (this.empty > ALLOWED_EMPTY_PLACES && 2 * this.empty > this.places.length)
+        this.removeEmpty();
       return entry;
     }
     return undefined;
   }
 
-  /** Begins the looks again at the oldest report. */
-  restart(): void {
-    this.cleanUp();
+  private restart(): void {
+    this.removeEmpty();
     this.next = 0;
   }
 
-  /** Drops the places of reports that have left, before the next look. */
-  private cleanUp(): void {
-    const passed = this.places.slice(0, this.next).filter((entry) => entry?.isShared === true);
-    this.places = passed.concat(this.places.slice(this.next));
+  /** Removes the empty places before {@link next}. */
+  private removeEmpty(): void {
+    const passed =
+      this.count === 0
+        ? []
+        : this.places.slice(0, this.next).filter((entry) => entry?.isShared === true);
+    this.places = this.count === 0 ? [] : passed.concat(this.places.slice(this.next));
     this.next = passed.length;
     this.empty = 0;
   }
@@ -176,18 +200,27 @@ export class ReportBacklog {
       known.number = number;
       return known;
     }
-    const waitsForEarlier = known !== undefined;
-    const flags = { isSeparate: false, isTaken: false, waitsForEarlier, isShared: false };
-    const entry = { nodeId, report, number, ...flags };
+    const entry: BacklogEntry = {
+      nodeId,
+      report,
+      number,
+      isSeparate: false,
+      isTaken: false,
+      waitsForEarlier: known !== undefined,
+      isShared: false,
+    };
     this.shared.add(entry);
     if (ofNode === undefined) this.unwritten.set(nodeId, new NodeReports(entry));
     else ofNode.set(entry);
     return entry;
   }
 
-  /** Takes the oldest report whose replica has no report that is being written. */
+  /**
+   * Takes a report whose replica has no report that is being written: the next one after the last
+   * call, or the oldest one after a call that reached the newest report.
+   */
   take(): QueuedReport | undefined {
-    const entry = this.shared.take() ?? this.takeFromStart();
+    const entry = this.shared.take();
     if (entry !== undefined) entry.isTaken = true;
     return entry;
   }
@@ -259,11 +292,6 @@ export class ReportBacklog {
       waiter.onEnd();
     }
     if (waiters?.size === 0) this.waiters.delete(nodeId);
-  }
-
-  private takeFromStart(): BacklogEntry | undefined {
-    this.shared.restart();
-    return this.shared.take();
   }
 }
 

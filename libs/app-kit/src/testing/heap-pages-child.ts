@@ -1,7 +1,7 @@
 /**
  * A program whose heap grows by some 60 MB, after a call of `keepHeapPagesTogether` if its argument
- * is `together`. Prints what the call returned, and over how many GiB of addresses the new pages are
- * spread, as JSON.
+ * is `together`. Prints what the call returned, and over how many GiB of addresses the new pages
+ * are spread, as JSON.
  */
 import { readFileSync } from 'node:fs';
 import { keepHeapPagesTogether } from '../heap-pages.js';

@@ -1,14 +1,20 @@
 /**
+ * Largest map that is copied, which takes about a millisecond. A larger map keeps the tables of V8.
+ */
+const MAX_COPIED = 16_384;
+
+/**
  * A map whose entries come and go all the time, such as calls in progress by id. Use this class
  * instead of `Map` where each change of the cluster adds an entry and deletes it soon after.
  *
- * V8 replaces the table of a `Map` after many deletions, and lets the former table refer to the next
- * one. Once one table is in the old generation, it keeps all later tables, with the entries that they
- * had at their end, until the next collection of the old generation: entries that live for a
- * moment then cost as much as those that stay. This class replaces its whole `Map` before V8 replaces
- * the table, so that nothing refers to the new table but the map.
+ * V8 replaces the table of a `Map` when the table is full of deleted entries, and the former table
+ * refers to the next one. Once one table is in the old generation, each later table stays in memory
+ * until the next collection of that generation, with the entries that the table had at its end.
+ * Entries that live for a moment then cost as much as entries that stay. This class makes a new
+ * `Map`, to which no former table refers, after as many deletions as entries are left.
  *
- * An iterator shows the entries of the time of its creation, and may or may not show later changes.
+ * An iterator shows every entry that stays. An entry that is added, changed or deleted after the
+ * creation of the iterator may or may not appear.
  */
 export class TransientMap<Key, Value> {
   private map = new Map<Key, Value>();
@@ -36,14 +42,11 @@ export class TransientMap<Key, Value> {
   /** @returns False when there was no such entry. */
   delete(key: Key): boolean {
     const { map } = this;
-    // V8 replaces the table of a map that becomes empty.
-    if (map.size === 1 && map.has(key)) {
-      this.clear();
-      return true;
-    }
     if (!map.delete(key)) return false;
     this.deletions += 1;
-    if (this.deletions >= map.size) this.replaceWith(new Map(map));
+    const { size } = map;
+    if (size === 0) this.replaceWith(new Map());
+    else if (this.deletions >= size && size <= MAX_COPIED) this.replaceWith(new Map(map));
     return true;
   }
 
