@@ -40,7 +40,9 @@ const reservations: GrowableBuffer[] = [];
  * memory nor disk; the virtual size of the process becomes 124 TiB. Call this function as early as
  * possible: existing pages stay where they are.
  * @returns False, without a change, on systems other than Linux on x86-64, without `/proc`, with
- *   Node.js 20, and when the address space is limited to less than 4 TiB (`ulimit -v`).
+ *   Node.js 20, and when the address space is limited to less than 4 TiB (`ulimit -v`). With a
+ *   limit from 4 to 124 TiB, returns true and reserves addresses up to the limit only, so that
+ *   pages may stay apart.
  */
 export function keepHeapPagesTogether(): boolean {
   const isSupported =
@@ -61,7 +63,7 @@ export function keepHeapPagesTogether(): boolean {
 /**
  * Reserves addresses that the kernel chooses.
  * @returns Undefined when no gap between the mappings of the process is large enough, or when the
- *   address space is limited.
+ *   limit of the address space (`ulimit -v`) is reached.
  */
 function reserve(bytes: number): GrowableBuffer | undefined {
   try {
@@ -86,8 +88,9 @@ function reserveMany(count: number, bytes: number): readonly GrowableBuffer[] {
 }
 
 /**
- * Returns how many reservations of a size fit between the mappings of a process. Keeps the smallest
- * size free below the stack of the main thread, which grows down.
+ * Returns how many reservations of a size fit between the mappings of a process. Leaves the
+ * smallest size out of the gap below the stack of the main thread, which grows down: that space
+ * stays free unless another thread maps memory in another gap at the same time.
  * @param maps - Content of `/proc/PID/maps`.
  */
 export function countFits(maps: string, bytes: number): number {

@@ -93,7 +93,7 @@ describe('ReportBacklog', () => {
     );
   });
 
-  it('returns each of thousands of reports once, in the order of arrival', () => {
+  it('returns each of thousands of reports once, and last the one that had to wait', () => {
     const backlog = new ReportBacklog();
     add(backlog, 'busy');
     const busy = backlog.take();

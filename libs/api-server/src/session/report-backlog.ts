@@ -77,19 +77,20 @@ class NodeReports {
 }
 
 /**
- * Number of empty places that {@link SharedReports} may have at any length; beyond that, at most
- * half of the places are empty.
+ * {@link SharedReports} may keep this many empty places. Above that number, at most half of its
+ * places are empty.
  */
 const ALLOWED_EMPTY_PLACES = 1_024;
 
 /**
- * The reports that wait for a shared commit, oldest first. In an array and not in a `Set`, because
- * every report is added and removed soon after, see {@link TransientMap}.
+ * The reports that wait for a shared commit, in the order in which they were added. In an array and
+ * not in a `Set`, because every report is added and removed soon after, see {@link TransientMap}.
  */
 class SharedReports {
   /**
-   * The reports in the order of arrival. The place of a removed report stays until
-   * {@link removeEmpty}; a report that is added again before that has its former place.
+   * In the order of {@link add}; a report that is put back is added at the end. The place of a
+   * deleted report stays until {@link take} or {@link removeEmpty} reaches it. A report that is
+   * added again before that has two places, of which the first one that is reached counts.
    */
   private places: (BacklogEntry | undefined)[] = [];
   /** Index at which {@link take} continues, so that no call passes over the same reports again. */
@@ -117,8 +118,8 @@ class SharedReports {
   }
 
   /**
-   * Removes and returns a report that does not wait for an earlier one: the next report after the
-   * last call, or the oldest report after a call that reached the end of the list.
+   * Removes and returns the next report, after the last one taken, that does not wait for an
+   * earlier one. Starts again at the first report as {@link ReportBacklog.take} does.
    */
   take(): BacklogEntry | undefined {
     const startsBehind = this.next > 0;
@@ -154,7 +155,10 @@ class SharedReports {
     this.next = 0;
   }
 
-  /** Removes the empty places before {@link next}. */
+  /**
+   * Removes the places before {@link next} that are empty or whose report was deleted; all places
+   * when no report is left.
+   */
   private removeEmpty(): void {
     const passed =
       this.count === 0
@@ -216,8 +220,9 @@ export class ReportBacklog {
   }
 
   /**
-   * Takes a report whose replica has no report that is being written: the next one after the last
-   * call, or the oldest one after a call that reached the newest report.
+   * Takes the next report, after the last one taken, whose replica has no report that is being
+   * written. When none is left there, starts again at the oldest report, in the same call. After a
+   * call that returned undefined, the next call starts at the oldest report.
    */
   take(): QueuedReport | undefined {
     const entry = this.shared.take();

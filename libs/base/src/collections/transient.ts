@@ -7,14 +7,15 @@ const MAX_COPIED = 16_384;
  * A map whose entries come and go all the time, such as calls in progress by id. Use this class
  * instead of `Map` where each change of the cluster adds an entry and deletes it soon after.
  *
- * V8 replaces the table of a `Map` when the table is full of deleted entries, and the former table
- * refers to the next one. Once one table is in the old generation, each later table stays in memory
- * until the next collection of that generation, with the entries that the table had at its end.
- * Entries that live for a moment then cost as much as entries that stay. This class makes a new
- * `Map`, to which no former table refers, after as many deletions as entries are left.
+ * V8 replaces the table of a `Map` after enough deletions, and that of a small map whenever it
+ * becomes empty; the former table refers to the next one. Once one table is in the old generation,
+ * each later table stays in memory until the next collection of that generation, with the entries
+ * that the table had at its end. Entries that live for a moment then cost as much as entries that
+ * stay. This class makes a new `Map`, to which no former table refers, when the map becomes empty
+ * and after as many deletions as entries are left (up to {@link MAX_COPIED} entries).
  *
- * An iterator shows every entry that stays. An entry that is added, changed or deleted after the
- * creation of the iterator may or may not appear.
+ * An iterator shows every entry that stays. After the creation of the iterator, an entry that is
+ * added or deleted may or may not appear, and a changed entry may appear with its former value.
  */
 export class TransientMap<Key, Value> {
   private map = new Map<Key, Value>();
