@@ -160,11 +160,9 @@ class SharedReports {
    * when no report is left.
    */
   private removeEmpty(): void {
-    const passed =
-      this.count === 0
-        ? []
-        : this.places.slice(0, this.next).filter((entry) => entry?.isShared === true);
-    this.places = this.count === 0 ? [] : passed.concat(this.places.slice(this.next));
+    if (this.count === 0) this.places = [];
+    const passed = this.places.slice(0, this.next).filter((entry) => entry?.isShared === true);
+    this.places = passed.concat(this.places.slice(this.next));
     this.next = passed.length;
     this.empty = 0;
   }
