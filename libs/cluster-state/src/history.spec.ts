@@ -155,7 +155,8 @@ describe('many readers of ClusterState.changesAfter', () => {
 
   /** The history of a follower that keeps few recent changes. */
   function withFewRecentChanges(store: StateStore, follower: ViewFollower) {
-    const recent = new RecentChanges(follower, { revisions: 10, bytes: 1_000 });
+    // A revision of these tests has 12 bytes for each of the records before and after.
+    const recent = new RecentChanges(follower, { revisions: 10, bytes: 150, unreadBytes: 50 });
     return { store, follower, recent, newestRevision: new SharedRead(() => store.revision()) };
   }
 

@@ -74,7 +74,7 @@ export class LmdbWriter implements StorageWriter {
     if (cached !== undefined) return cached;
     if (isExpected && this.absentKeys.has(key)) return undefined;
     const entry = readEntry(this.tables, key);
-    if (entry !== undefined) this.cache.set(entry);
+    if (entry !== undefined) this.cache.addRead(entry);
     else this.absentKeys.learn(key, (missed) => readNextKey(this.tables, missed));
     return entry;
   }
@@ -92,7 +92,9 @@ export class LmdbWriter implements StorageWriter {
     const hash = hashRecord(key, record);
     this.hashSumChange = addHashes(this.hashSumChange, hash);
     void this.tables.entries.put(key, record);
-    this.cache.set(new ReadEntry(entry.key, entry.modRevision, entry.lease, entry.value, hash));
+    const { modRevision, lease, value } = entry;
+    const written = new ReadEntry(entry.key, modRevision, lease, value, hash);
+    this.cache.addWritten(written, before === undefined);
   }
 
   delete(before: StoredEntry): void {
