@@ -1,5 +1,5 @@
 // eslint-disable-next-line import-x/order -- the other modules are a large part of the start
-import { restoreStartFlags } from './prepare-v8.js';
+import { endStartFlags } from './prepare-v8.js';
 import { hostname } from 'node:os';
 import { Command, CommanderError } from 'commander';
 import { errorFields, type LogFields } from '@cloudless/base';
@@ -236,7 +236,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
       ...{ tokenSecret, secretsKey, secretsPassphrase },
       watchdog,
     });
-    restoreStartFlags();
+    endStartFlags();
     const stopped = untilStopped();
     const { url, opsUrl, clusterId, identityFiles } = coordinator;
     const files = { ...identityFiles };

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 /**
  * Runs `testing/young-objects-child.ts` with the Node.js of this test.
  * @returns The number of its lines of code for which V8 chose the old generation (`tenure`), or will
- *   choose this generation if more of their objects stay (`maybe tenure`).
+ *   choose this generation once the young generation has its largest size (`maybe tenure`).
  */
 async function countPretenured(argument: 'prepared' | 'unprepared'): Promise<number> {
   const program = fileURLToPath(new URL('testing/young-objects-child.ts', import.meta.url));

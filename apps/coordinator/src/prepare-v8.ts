@@ -1,15 +1,16 @@
-// Imported first, for two reasons. Pages that the heap already has cannot be moved together. And
-// the flags have to be set before other modules run their functions: V8 adapts to what a program
-// does for long, but a start does most things once, and keeps what the start creates.
+// Imported first. Pages that the heap already has cannot be moved together; V8 does not take back
+// where it creates objects; and the flags for the start have to be set before other modules run
+// their functions: V8 adapts to what a program does for long, but a start does most things once,
+// and keeps what the start creates.
 import { setFlagsFromString } from 'node:v8';
 import { keepHeapPagesTogether } from '@cloudless/app-kit/heap-pages';
 
 /**
  * Turns off pretenuring: V8 creates objects in the young generation, whatever happened to earlier
  * objects of the same line of code. By default, compiled code creates objects in the old generation
- * where at least 85 % of the earlier ones have stayed. Here, the same line creates records that stay
- * and records that the next change replaces. In the old generation, the latter would stay until its
- * next collection, with every younger object that they refer to.
+ * where at least 85 % of the earlier ones have stayed. Here, the same line creates records that
+ * stay and records that the next change replaces. Replaced records in the old generation stay until
+ * the next collection of this generation, and keep every younger object that they refer to.
  */
 const NO_PRETENURING = '--no-allocation-site-pretenuring';
 
@@ -37,6 +38,6 @@ if (hasStartFlags) for (const { start } of START_FLAGS) setFlagsFromString(start
  * Ends the start: from now on V8 optimises functions that serve calls as early as usual, and
  * collects garbage without long pauses. Pretenuring stays off.
  */
-export function restoreStartFlags(): void {
+export function endStartFlags(): void {
   if (hasStartFlags) for (const { restored } of START_FLAGS) setFlagsFromString(restored);
 }

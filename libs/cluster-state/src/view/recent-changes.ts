@@ -8,23 +8,23 @@ export interface RecentRevision {
   readonly changes: readonly RecordChange[];
 }
 
-/** How much {@link RecentChanges} keeps at most. */
+/** How much {@link RecentChanges} keeps at most, but the newest revision at any size. */
 export interface RecentLimits {
   readonly revisions: number;
   /** Bytes of the changed records, before and after. */
   readonly bytes: number;
   /**
-   * The bytes instead of `bytes` when the newest `revisions` revisions came without a call of a
-   * reader. The newest revision is kept also when it alone has more.
+   * Replaces `bytes` before the first call of a reader, and when more than `revisions` revisions
+   * have come since the last call.
    */
   readonly unreadBytes: number;
 }
 
 /**
  * Enough for clients that were away for seconds in a busy cluster, and for records such as configs,
- * which have up to 1 MiB. Without readers, a cluster that creates 13,000 replicas per second keeps
- * less than 0.2 s: V8 moves records that are kept for longer than two collections of the young
- * generation, 0.4 s apart there, to the old generation.
+ * which have up to 1 MiB. Without readers, the list has the changes of less than 0.2 s when 13,000
+ * replicas are created per second: V8 moves objects that outlive two collections of the young
+ * generation, which are 0.4 s apart at this rate, to the old generation.
  */
 const LIMITS: RecentLimits = {
   revisions: 1_000,
@@ -34,8 +34,8 @@ const LIMITS: RecentLimits = {
 
 /**
  * The newest changes that a view has shown, for all readers of the history: each reader has only a
- * position, so neither their number nor their speed changes what is kept. A reader whose position is
- * older reads the history of the store.
+ * position, so neither their number nor their speed changes what is kept. A reader whose position
+ * is older reads the history of the store.
  */
 export class RecentChanges {
   /** Oldest first. */
@@ -58,8 +58,8 @@ export class RecentChanges {
   }
 
   /**
-   * Returns true when every change that the view has shown after `position` is kept. Call this method
-   * only for a reader, also for one that reads the store until its position is covered.
+   * Returns true when every change that the view has shown after `position` is kept. Call this
+   * method only for a reader, also for one that reads the store until its position is covered.
    */
   covers(position: Revision): boolean {
     this.unread = 0;
@@ -96,8 +96,8 @@ export class RecentChanges {
 
   private isAboveLimits(): boolean {
     const { revisions, bytes, unreadBytes } = this.limits;
-    if (this.kept.length > revisions || this.bytes > bytes) return true;
-    return this.unread > revisions && this.kept.length > 1 && this.bytes > unreadBytes;
+    const maxBytes = this.unread > revisions ? unreadBytes : bytes;
+    return this.kept.length > revisions || (this.kept.length > 1 && this.bytes > maxBytes);
   }
 
   /** Begins again after a snapshot, which lacks what happened before. */

@@ -3,10 +3,7 @@ import { ReadEntry } from './table-reads.js';
 /** How much each half of a {@link TwoHalfCache} keeps at most. */
 interface HalfLimits {
   readonly entries: number;
-  /**
-   * Bytes of the buffers that the values are parts of. Twice what the values take: the records of
-   * other commits are in the same buffers.
-   */
+  /** Bytes of the buffers that the values are parts of. */
   readonly bufferBytes: number;
 }
 
@@ -16,10 +13,11 @@ interface HalfLimits {
  */
 const READ_LIMITS: HalfLimits = { entries: 16_384, bufferBytes: 8 * 1024 * 1024 };
 /**
- * Limits for entries that were written: enough for the replicas that are assigned and not ready yet,
- * about 0.1 s. With 13,000 replicas per second and two writes for each, an entry is kept for 0.15 to
- * 0.3 s. V8 moves entries that are kept for longer than two collections of the young generation,
- * 0.4 s apart there, to the old generation.
+ * Limits for entries that were written: enough for the replicas that are assigned and not ready
+ * yet, which takes about 0.1 s. With 13,000 replicas per second and two writes for each, an entry
+ * is kept for 0.15 to 0.3 s. V8 moves objects that outlive two collections of the young generation,
+ * which are 0.4 s apart at this rate, to the old generation. The buffers take about twice what the
+ * values take, because the records of other commits are in the same buffers.
  */
 const WRITTEN_LIMITS: HalfLimits = { entries: 4_096, bufferBytes: 2 * 1024 * 1024 };
 /** Longest value that is kept, bytes: all records that change often. */
@@ -45,7 +43,7 @@ export class EntryCache {
 
   /**
    * Keeps an entry that was read from the data file because {@link get} had returned undefined. An
-   * entry of another time could be older than a written one.
+   * entry that was read at another time could be older than the written entry of its key.
    */
   addRead(entry: ReadEntry): void {
     this.read.set(entry);
