@@ -17,12 +17,12 @@ async function countPretenured(argument: 'prepared' | 'unprepared'): Promise<num
   return ofProgram.match(/undecided => (?:maybe )?tenure/gu)?.length ?? 0;
 }
 
-describe('prepare-v8', () => {
-  it('is needed: V8 may create objects in the old generation', async () => {
+describe('pretenuring of V8', () => {
+  it('is on by default', async () => {
     expect(await countPretenured('unprepared')).toBeGreaterThan(0);
   });
 
-  it('turns off pretenuring', async () => {
+  it('is off after the import of prepare-v8', async () => {
     expect(await countPretenured('prepared')).toBe(0);
   });
 });

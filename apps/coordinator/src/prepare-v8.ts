@@ -1,7 +1,7 @@
-// Imported first. Pages that the heap already has cannot be moved together; V8 does not take back
-// where it creates objects; and the flags for the start have to be set before other modules run
-// their functions: V8 adapts to what a program does for long, but a start does most things once,
-// and keeps what the start creates.
+// Imported first. Pages that the heap already has cannot be moved together; V8 hardly ever
+// reverts a decision to pretenure; and the flags for the start have to be set before other
+// modules run their functions: V8 adapts to what a program does for long, but a start does most
+// things once, and keeps what the start creates.
 import { setFlagsFromString } from 'node:v8';
 import { keepHeapPagesTogether } from '@cloudless/app-kit/heap-pages';
 

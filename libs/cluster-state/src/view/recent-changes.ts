@@ -14,8 +14,8 @@ export interface RecentLimits {
   /** Bytes of the changed records, before and after. */
   readonly bytes: number;
   /**
-   * Replaces `bytes` before the first call of a reader, and when more than `revisions` revisions
-   * have come since the last call.
+   * Replaces `bytes` before a reader first calls {@link RecentChanges.covers}, and when more than
+   * `revisions` revisions have come since the last call.
    */
   readonly unreadBytes: number;
 }
@@ -41,7 +41,7 @@ export class RecentChanges {
   /** Oldest first. */
   private readonly kept: (RecentRevision & { readonly bytes: number })[] = [];
   private bytes = 0;
-  /** Revisions that were added since the last call of a reader; Infinity before the first call. */
+  /** Revisions that were added since the last call of {@link covers}; Infinity before the first. */
   private unread = Infinity;
   /** The revision before the oldest kept one. */
   private start: Revision;
@@ -72,7 +72,6 @@ export class RecentChanges {
    * @param max - Revisions to return at most.
    */
   listAfter(position: Revision, max: number): readonly RecentRevision[] {
-    this.unread = 0;
     let [low, high] = [0, this.kept.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
